@@ -1,1 +1,22 @@
-//! Placeholder.
+//! The Turnfast server. Start reading at [`app`]: it puts the parts together.
+//!
+//! | module | job | knows nothing of |
+//! | --- | --- | --- |
+//! | [`http`] | routes, extractors, problem answers, SSE | SQL |
+//! | [`turns`] | admission, the registry, the writer, Stop, recovery | HTTP, SQL |
+//! | [`store`] | what is recorded | who asks |
+//! | [`relay`] | who is told that a thread changed | content |
+//! | [`agents`] | engines, models, tools | the record |
+//! | [`auth`] | users, sessions, tokens, scopes | turns |
+//! | [`config`], [`cli`] | what is to run, and how it is told | |
+
+pub mod agents;
+pub mod app;
+pub mod auth;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod http;
+pub mod relay;
+pub mod store;
+pub mod turns;

@@ -1,0 +1,1 @@
+//! Routes, extractors, problem answers, SSE.

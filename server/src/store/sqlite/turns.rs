@@ -1,0 +1,5 @@
+//! [`TurnStore`] on SQLite.
+
+use crate::store::{TurnStore, sqlite::SqliteStore};
+
+impl TurnStore for SqliteStore {}

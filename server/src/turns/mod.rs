@@ -1,0 +1,1 @@
+//! Admission, the registry, the writer, Stop, recovery.
