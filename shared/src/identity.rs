@@ -102,7 +102,13 @@ mod tests {
     #[test]
     fn internal_runs_and_broken_typed_ids_are_told_apart() {
         assert_eq!(message_id("k", "turnfast-internal-compact", None), None);
-        for odd in ["msg-", "msg-x-y-z", &format!("msg-{}-{}", thread(), message()), &format!("msg-{}-{}-", thread(), message()), "msg-ä"] {
+        for odd in [
+            "msg-",
+            "msg-x-y-z",
+            &format!("msg-{}-{}", thread(), message()),
+            &format!("msg-{}-{}-", thread(), message()),
+            "msg-ä",
+        ] {
             assert_eq!(parse_typed_run_id(odd), None, "{odd}");
             assert!(message_id("k", odd, None).is_some(), "still a run of its own");
         }
@@ -112,7 +118,14 @@ mod tests {
     fn a_session_key_parses_back_and_nothing_else_does() {
         let agent: Slug = "main".parse().unwrap();
         assert_eq!(parse_session_key(&session_key(&agent, thread())), Some((agent, thread())));
-        for odd in ["", "agent:main", "agent:main:main", "agent:Main:turnfast-x", "agent:main:turnfast-1234", &format!("agent:main:turnfast-{}", thread().0.simple())] {
+        for odd in [
+            "",
+            "agent:main",
+            "agent:main:main",
+            "agent:Main:turnfast-x",
+            "agent:main:turnfast-1234",
+            &format!("agent:main:turnfast-{}", thread().0.simple()),
+        ] {
             assert_eq!(parse_session_key(odd), None, "{odd}");
         }
     }

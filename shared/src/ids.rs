@@ -94,8 +94,8 @@ impl TryFrom<String> for Slug {
     type Error = InvalidSlug;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        let fits = (1..=64).contains(&text.len())
-            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        let fits =
+            (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if fits { Ok(Self(text)) } else { Err(InvalidSlug) }
     }
 }

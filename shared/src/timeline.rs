@@ -162,13 +162,11 @@ impl Timeline {
                 call.end_time = Some(*end_time);
                 Applied::boundary(index)
             }),
-            Event::ToolResult { tool_call_id, output, is_error, canceled, .. } => {
-                self.with_tool(tool_call_id, |index, call| {
-                    settle(call, output, is_error == &Some(true), canceled == &Some(true));
-                    call.end_time.get_or_insert(at);
-                    Applied::boundary(index)
-                })
-            }
+            Event::ToolResult { tool_call_id, output, is_error, canceled, .. } => self.with_tool(tool_call_id, |index, call| {
+                settle(call, output, is_error == &Some(true), canceled == &Some(true));
+                call.end_time.get_or_insert(at);
+                Applied::boundary(index)
+            }),
             Event::ToolCallSuspended { payload } => self.with_tool(&payload.tool_call_id, |index, call| {
                 call.state = ToolState::Suspended;
                 call.suspend_payload.clone_from(&payload.suspend_payload);
@@ -346,15 +344,13 @@ fn apply_to_trace(trace: &mut ChildTrace, progress: &mut ChildProgress, chunk: &
             trace.steps.push(ChildStep { tool_call_id: tool_call_id.clone(), tool_name: tool_name.clone(), running: true });
             true
         }
-        Event::ToolResult { tool_call_id, .. } => {
-            match trace.steps.iter_mut().find(|step| step.tool_call_id == *tool_call_id) {
-                Some(step) if step.running => {
-                    step.running = false;
-                    true
-                }
-                _ => false,
+        Event::ToolResult { tool_call_id, .. } => match trace.steps.iter_mut().find(|step| step.tool_call_id == *tool_call_id) {
+            Some(step) if step.running => {
+                step.running = false;
+                true
             }
-        }
+            _ => false,
+        },
         _ => false,
     }
 }

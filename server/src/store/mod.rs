@@ -21,9 +21,10 @@ pub enum StoreError {
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         match error {
-            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) | sqlx::Error::TypeNotFound { .. } => {
-                Self::Corrupt(error.to_string())
-            }
+            sqlx::Error::ColumnDecode { .. }
+            | sqlx::Error::Decode(_)
+            | sqlx::Error::ColumnNotFound(_)
+            | sqlx::Error::TypeNotFound { .. } => Self::Corrupt(error.to_string()),
             other => Self::Unavailable(other.to_string()),
         }
     }
