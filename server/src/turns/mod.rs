@@ -369,6 +369,11 @@ impl Turns {
         }
     }
 
+    /// How many executions run here.
+    pub fn running(&self) -> usize {
+        self.registry.len()
+    }
+
     /// Whether new turns are refused because the server goes down.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
