@@ -1,1 +1,3 @@
 //! Routes, extractors, problem answers, SSE.
+
+pub mod assets;

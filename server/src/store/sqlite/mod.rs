@@ -64,7 +64,7 @@ impl SqliteStore {
         Ok(Self { writer, readers, writes: TaskTracker::new() })
     }
 
-    /// Where reads come from.
+    /// Where single-statement reads come from.
     fn readers(&self) -> &SqlitePool {
         &self.readers
     }
@@ -82,6 +82,23 @@ impl SqliteStore {
         let pool = self.writer.clone();
         let task = self.writes.spawn(async move {
             let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
+            let value = work(&mut transaction).await?;
+            transaction.commit().await?;
+            Ok(value)
+        });
+        task.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+    }
+
+    /// Runs `work` on one state of the database: a read transaction, in a task of its own for the reason given at
+    /// [`SqliteStore::write`].
+    async fn read<T, W>(&self, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
+    {
+        let pool = self.readers.clone();
+        let task = tokio::spawn(async move {
+            let mut transaction = pool.begin_with("BEGIN").await?;
             let value = work(&mut transaction).await?;
             transaction.commit().await?;
             Ok(value)
