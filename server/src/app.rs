@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agents::catalog::Catalog,
-    auth::Auth,
+    auth::{Auth, link_url},
     config::Config,
     http,
     relay::Hub,
@@ -77,7 +77,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     let hub = Arc::new(Hub::default());
     let locks = config.data_dir.join("processes");
     let turns = Turns::start(store.clone(), hub.clone(), locks, config.limits.max_running_turns_per_user).await?;
-    let auth = Auth::new(store.clone(), &config);
+    let auth = Auth::new(Arc::new(sqlite.clone()));
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let bound = listener.local_addr()?;
@@ -99,7 +99,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     // Whoever closed our standard output does not want the lines; that is no reason to end.
     let _ = writeln!(out, "turnfast listening on http://{bound}");
     if let Some(link) = link {
-        let _ = writeln!(out, "sign in once: {}/auth/link/{link}", app.config.base_url(bound));
+        let _ = writeln!(out, "sign in once: {}", link_url(&app.config.base_url(bound), &link));
     }
     let _ = out.flush();
     drop(out);
@@ -107,11 +107,8 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let drained = CancellationToken::new();
-    let server = axum::serve(
-        listener,
-        http::router(app.clone()).into_make_service_with_connect_info::<std::net::SocketAddr>(),
-    )
-    .with_graceful_shutdown(drained.clone().cancelled_owned());
+    let server = axum::serve(listener, http::router(app.clone()).into_make_service_with_connect_info::<std::net::SocketAddr>())
+        .with_graceful_shutdown(drained.clone().cancelled_owned());
     let serving = tokio::spawn(server.into_future());
 
     tokio::select! {

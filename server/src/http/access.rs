@@ -39,8 +39,7 @@ impl AgentAccess<'_> {
 /// `agents_disabled`; `not_found` for whoever is no member; `missing_scope` for a member without the scope.
 pub fn project<'a>(app: &'a App, caller: &Caller, project: &str, scope: Scope) -> Result<&'a Project, ApiError> {
     enabled(app)?;
-    let found = project.parse().ok().and_then(|id| app.catalog.project(&id));
-    caller.require(found, scope)
+    Ok(caller.admit(&app.config, project, scope)?)
 }
 
 /// An agent of a project in which the caller has `scope`.

@@ -19,7 +19,8 @@ pub async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body, limit: u
     if !essence.eq_ignore_ascii_case("application/json") {
         return Err(ApiError::new(Code::UnsupportedMediaType, "Send the body as application/json."));
     }
-    let too_large = || ApiError::new(Code::PayloadTooLarge, format!("The body is longer than the {limit} bytes that are taken here."));
+    let too_large =
+        || ApiError::new(Code::PayloadTooLarge, format!("The body is longer than the {limit} bytes that are taken here."));
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if declared.is_some_and(|length| length > limit) {
         return Err(too_large());

@@ -238,10 +238,7 @@ pub async fn cancel_run(
 ) -> Result<Json<RunCancelAnswer>, ApiError> {
     let agent = access::agent(&app, &caller, &project, &agent, Scope::AgentExecute)?;
     let run = path::uuid("runId", &run)?.into();
-    let cancelled = app
-        .turns
-        .cancel_run(&agent.project.id, &agent.entry.agent.id, agent.user, run)
-        .await?
-        .ok_or_else(ApiError::not_found)?;
+    let cancelled =
+        app.turns.cancel_run(&agent.project.id, &agent.entry.agent.id, agent.user, run).await?.ok_or_else(ApiError::not_found)?;
     Ok(Json(RunCancelAnswer { cancelled }))
 }

@@ -53,7 +53,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/push", get(push::follow))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
-        .merge(auth::router())
+        .merge(auth::routes())
         .method_not_allowed_fallback(method_not_allowed)
         .fallback_service(assets::router().layer(axum::middleware::from_fn(unknown_api_path)))
         .layer(SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))

@@ -14,13 +14,13 @@ use axum::{
 };
 use turnfast_shared::{Code, Problem};
 
-use crate::{store::StoreError, turns::Refused};
+use crate::{auth::Denied, store::StoreError, turns::Refused};
 
 /// Seconds after which a refused client may try again, where nothing better is known.
 const RETRY_AFTER: u64 = 2;
 
 /// An error answer, and after how many seconds to try again.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ApiError(pub Box<Problem>, pub Option<u64>);
 
 impl ApiError {
@@ -81,6 +81,20 @@ impl From<StoreError> for ApiError {
             StoreError::Corrupt(error) => {
                 tracing::error!(error, "the record cannot be read");
                 Self::new(Code::Internal, "The record cannot be read. The server's log says more.")
+            }
+        }
+    }
+}
+
+impl From<Denied> for ApiError {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::NotFound => Self::not_found(),
+            Denied::MissingScope(scope) => {
+                let mut error =
+                    Self::new(Code::MissingScope, format!("This takes the scope {scope}, which you do not have here."));
+                error.0.scope = Some(scope.to_string());
+                error
             }
         }
     }

@@ -46,7 +46,8 @@ async fn next(mut state: Following) -> Option<(Bytes, Following)> {
         }
         Err(_elapsed) => {
             // Signed out, disabled or revoked meanwhile: the connection ends, and its reader learns why when it comes back.
-            if !state.app.auth.is_still_valid(&state.caller).await {
+            // A database that does not answer says neither; the connection stays.
+            if let Ok(false) = state.app.auth.still_valid(&state.caller).await {
                 return None;
             }
             put(&mut out, &PushEvent::Ping)?;

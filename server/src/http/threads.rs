@@ -31,20 +31,21 @@ const RENAME_BODY_MAX: usize = 16 * 1024;
 /// GET `/projects`: those in which the caller has `agent:read`.
 pub async fn projects(State(app): State<Arc<App>>, caller: Caller) -> Result<Json<ProjectList>, ApiError> {
     access::enabled(&app)?;
-    let projects = app.catalog.projects().iter().filter(|project| caller.require(Some(*project), Scope::AgentRead).is_ok());
-    Ok(Json(ProjectList {
-        projects: projects
-            .map(|project| Project {
-                id: project.id.clone(),
-                name: project.name.clone(),
-                scopes: caller.scopes_in(project).into_iter().map(|scope| scope.to_string()).collect(),
-            })
-            .collect(),
-    }))
+    let visible = app.config.projects.iter().filter_map(|project| Some((project, caller.scopes_in(project)?)));
+    let projects = visible.filter(|(_, scopes)| scopes.contains(Scope::AgentRead)).map(|(project, scopes)| Project {
+        id: project.id.clone(),
+        name: project.name.clone(),
+        scopes: scopes.names(),
+    });
+    Ok(Json(ProjectList { projects: projects.collect() }))
 }
 
 /// GET `/projects/{p}/agents/v2`: scope `agent:read`.
-pub async fn agents(State(app): State<Arc<App>>, caller: Caller, Path(project): Path<String>) -> Result<Json<AgentList>, ApiError> {
+pub async fn agents(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(project): Path<String>,
+) -> Result<Json<AgentList>, ApiError> {
     let project = access::project(&app, &caller, &project, Scope::AgentRead)?;
     Ok(Json(AgentList { agents: app.catalog.agents(&project.id).map(wire_agent).collect() }))
 }

@@ -361,8 +361,14 @@ pub trait TurnStore: Send + Sync {
     async fn request_stop(&self, key: &ThreadKey, execution: ExecutionId, at: Millis) -> Result<StopOutcome, StoreError>;
 
     /// Cancels a suspended turn.
-    async fn cancel_run(&self, project: &Slug, agent: &Slug, owner: UserId, run: RunId, at: Millis)
-    -> Result<RunCancelOutcome, StoreError>;
+    async fn cancel_run(
+        &self,
+        project: &Slug,
+        agent: &Slug,
+        owner: UserId,
+        run: RunId,
+        at: Millis,
+    ) -> Result<RunCancelOutcome, StoreError>;
 
     /// Processes that have executions `running`.
     async fn running_processes(&self) -> Result<Vec<ProcessId>, StoreError>;

@@ -280,13 +280,7 @@ impl Execution {
 
 impl Flushing {
     fn new() -> Self {
-        Self {
-            pending: None,
-            unwritten: None,
-            backoff: RETRY_FIRST,
-            due: None,
-            timer: Box::pin(sleep_until(Instant::now())),
-        }
+        Self { pending: None, unwritten: None, backoff: RETRY_FIRST, due: None, timer: Box::pin(sleep_until(Instant::now())) }
     }
 
     /// Sets when the next write is due; an earlier time stays.

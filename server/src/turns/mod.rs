@@ -45,8 +45,8 @@ use crate::{
     store::{
         Store, StoreError,
         turns::{
-            Admission, DeleteOutcome, FlushOutcome, NewResume, NewTurn, ResumeAdmission, RunCancelOutcome, StopOutcome, ThreadChoice,
-            ThreadKey,
+            Admission, DeleteOutcome, FlushOutcome, NewResume, NewTurn, ResumeAdmission, RunCancelOutcome, StopOutcome,
+            ThreadChoice, ThreadKey,
         },
     },
 };
@@ -148,7 +148,12 @@ impl Turns {
     ///
     /// # Errors
     /// The lock folder cannot be written to, or the database does not answer.
-    pub async fn start(store: Arc<dyn Store>, hub: Arc<Hub>, locks: PathBuf, max_running_per_user: u32) -> Result<Arc<Self>, StoreError> {
+    pub async fn start(
+        store: Arc<dyn Store>,
+        hub: Arc<Hub>,
+        locks: PathBuf,
+        max_running_per_user: u32,
+    ) -> Result<Arc<Self>, StoreError> {
         let process = ProcessId::from(Uuid::now_v7());
         let lock_error = |error: std::io::Error| StoreError::Unavailable(format!("the lock folder {}: {error}", locks.display()));
         let claim = Claim::acquire(&locks, process).map_err(lock_error)?;
@@ -253,7 +258,11 @@ impl Turns {
         Ok(self.started(execution, registered, started, submit.engine))
     }
 
-    async fn admit_resume(self: Arc<Self>, resume: Resume, asker: &oneshot::Sender<()>) -> Result<(Accepted, LiveStream), Refused> {
+    async fn admit_resume(
+        self: Arc<Self>,
+        resume: Resume,
+        asker: &oneshot::Sender<()>,
+    ) -> Result<(Accepted, LiveStream), Refused> {
         if asker.is_closed() {
             return Err(Refused::ShuttingDown);
         }

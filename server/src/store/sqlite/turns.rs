@@ -43,20 +43,14 @@ impl TurnStore for SqliteStore {
         self.write(move |c| Box::pin(async move { request_stop(c, &key, execution, at).await })).await
     }
 
-    async fn cancel_run(
-        &self,
-        project: &Slug,
-        agent: &Slug,
-        owner: UserId,
-        run: RunId,
-        at: Millis,
-    ) -> Result<RunCancelOutcome> {
+    async fn cancel_run(&self, project: &Slug, agent: &Slug, owner: UserId, run: RunId, at: Millis) -> Result<RunCancelOutcome> {
         let (project, agent) = (project.clone(), agent.clone());
         self.write(move |c| Box::pin(async move { cancel_run(c, &project, &agent, owner, run, at).await })).await
     }
 
     async fn running_processes(&self) -> Result<Vec<ProcessId>> {
-        let rows = sqlx::query("SELECT DISTINCT process_id FROM executions WHERE status = 'running'").fetch_all(self.readers()).await?;
+        let rows =
+            sqlx::query("SELECT DISTINCT process_id FROM executions WHERE status = 'running'").fetch_all(self.readers()).await?;
         rows.iter().map(|row| parsed(row, "process_id")).collect()
     }
 
@@ -65,15 +59,14 @@ impl TurnStore for SqliteStore {
     }
 
     async fn revision(&self, key: &ThreadKey) -> Result<Option<u64>> {
-        let row = sqlx::query(
-            "SELECT revision FROM threads WHERE id = ?1 AND owner_id = ?2 AND project_id = ?3 AND agent_id = ?4",
-        )
-        .bind(key.thread.to_string())
-        .bind(key.owner.to_string())
-        .bind(key.project.as_str())
-        .bind(key.agent.as_str())
-        .fetch_optional(self.readers())
-        .await?;
+        let row =
+            sqlx::query("SELECT revision FROM threads WHERE id = ?1 AND owner_id = ?2 AND project_id = ?3 AND agent_id = ?4")
+                .bind(key.thread.to_string())
+                .bind(key.owner.to_string())
+                .bind(key.project.as_str())
+                .bind(key.agent.as_str())
+                .fetch_optional(self.readers())
+                .await?;
         row.map(|row| unsigned(&row, "revision")).transpose()
     }
 
@@ -362,8 +355,10 @@ async fn flush(c: &mut SqliteConnection, flushes: &[Flush]) -> Result<Vec<FlushO
     .bind(to_json(&threads)?)
     .fetch_all(&mut *c)
     .await?;
-    let revisions =
-        rows.iter().map(|row| Ok((parsed(row, "id")?, unsigned(row, "revision")?))).collect::<Result<HashMap<ThreadId, u64>>>()?;
+    let revisions = rows
+        .iter()
+        .map(|row| Ok((parsed(row, "id")?, unsigned(row, "revision")?)))
+        .collect::<Result<HashMap<ThreadId, u64>>>()?;
 
     let live = (0..flushes.len())
         .map(|slot| {
@@ -565,15 +560,13 @@ async fn end_suspended(c: &mut SqliteConnection, thread: ThreadId, message_pk: i
 }
 
 async fn delete_thread(c: &mut SqliteConnection, key: &ThreadKey) -> Result<DeleteOutcome> {
-    let row = sqlx::query(
-        "SELECT revision FROM threads WHERE id = ?1 AND owner_id = ?2 AND project_id = ?3 AND agent_id = ?4",
-    )
-    .bind(key.thread.to_string())
-    .bind(key.owner.to_string())
-    .bind(key.project.as_str())
-    .bind(key.agent.as_str())
-    .fetch_optional(&mut *c)
-    .await?;
+    let row = sqlx::query("SELECT revision FROM threads WHERE id = ?1 AND owner_id = ?2 AND project_id = ?3 AND agent_id = ?4")
+        .bind(key.thread.to_string())
+        .bind(key.owner.to_string())
+        .bind(key.project.as_str())
+        .bind(key.agent.as_str())
+        .fetch_optional(&mut *c)
+        .await?;
     let Some(row) = row else { return Ok(DeleteOutcome::NotFound) };
     if let Some((active, ExecutionStatus::Running)) = open_execution(c, key.thread).await? {
         return Ok(DeleteOutcome::TurnRunning { active });
