@@ -1,6 +1,7 @@
 //! The record in SQLite: one writer connection, a pool of readers, write-ahead log.
 
 mod auth;
+pub mod backup;
 mod turns;
 
 use std::{path::Path, str::FromStr, time::Duration};
