@@ -79,7 +79,9 @@ impl NativeAgent {
 
 /// The native agents by project and id, for delegation. An `Err` says why an agent cannot run.
 #[derive(Default)]
-pub struct Roster(OnceLock<BTreeMap<(Slug, Slug), Result<Arc<NativeAgent>, String>>>);
+pub struct Roster(OnceLock<BTreeMap<(Slug, Slug), Usable>>);
+
+type Usable = Result<Arc<NativeAgent>, String>;
 
 impl Roster {
     /// Fills the roster. Later calls change nothing.
