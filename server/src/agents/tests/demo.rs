@@ -26,6 +26,9 @@ pub(in crate::agents) fn agent(id: &str, engine: EngineKind) -> Agent {
         approve: Vec::new(),
         delegates: Vec::new(),
         continue_interrupted: true,
+        gateway: None,
+        gateway_agent: "main".to_owned(),
+        schedules: Vec::new(),
     }
 }
 
@@ -42,6 +45,8 @@ pub(in crate::agents) fn config(agents: Vec<Agent>) -> Config {
         agents_enabled: true,
         limits: Limits { max_running_turns_per_user: 8, max_message_bytes: 262_144 },
         providers: Vec::new(),
+        mcp_servers: Vec::new(),
+        gateways: Vec::new(),
         projects: vec![Project { id: slug("demo"), name: "Demo".to_owned(), members: Default::default() }],
         agents,
     }
