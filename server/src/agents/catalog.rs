@@ -10,10 +10,11 @@ use turnfast_shared::ids::Slug;
 use super::{
     Engine,
     demo::{DemoModel, Postcard},
+    openai::{Clients, Endpoint, OpenAiModel},
     tools::{AskUser, Clock, Delegate, Tool},
     turn_loop::{NativeAgent, NativeEngine, Roster},
 };
-use crate::config::{Agent, Config, EngineKind, Project};
+use crate::config::{Agent, Config, EngineKind, Project, Provider};
 
 /// An agent of the configuration.
 pub struct Entry {
@@ -46,7 +47,8 @@ impl Catalog {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let roster = Arc::new(Roster::default());
-        let built: Vec<_> = config.agents.iter().map(|agent| (agent, build(agent, config))).collect();
+        let mut endpoints = Endpoints { providers: &config.providers, clients: Clients::default(), made: BTreeMap::new() };
+        let built: Vec<_> = config.agents.iter().map(|agent| (agent, build(agent, config, &mut endpoints))).collect();
         roster.fill(
             built
                 .iter()
@@ -93,10 +95,10 @@ impl Catalog {
     }
 }
 
-fn build(agent: &Agent, config: &Config) -> Result<Arc<NativeAgent>, Vec<String>> {
+fn build(agent: &Agent, config: &Config, endpoints: &mut Endpoints<'_>) -> Result<Arc<NativeAgent>, Vec<String>> {
     match agent.engine {
         EngineKind::Demo => demo(agent),
-        EngineKind::Native => native(agent, config),
+        EngineKind::Native => native(agent, config, endpoints),
         EngineKind::Openclaw => Err(vec!["engine `openclaw` is not available in this build".to_owned()]),
     }
 }
@@ -123,15 +125,76 @@ fn demo(agent: &Agent) -> Result<Arc<NativeAgent>, Vec<String>> {
     }))
 }
 
-fn native(agent: &Agent, config: &Config) -> Result<Arc<NativeAgent>, Vec<String>> {
-    let _ = (agent, config);
-    Err(vec!["engine `native` is not available in this build".to_owned()])
+/// The endpoints of a configuration, one per provider, made when an agent first needs it.
+struct Endpoints<'c> {
+    providers: &'c [Provider],
+    clients: Clients,
+    made: BTreeMap<&'c str, Result<Arc<Endpoint>, String>>,
+}
+
+impl<'c> Endpoints<'c> {
+    fn get(&mut self, id: &str) -> Result<Arc<Endpoint>, String> {
+        let Some(provider) = self.providers.iter().find(|provider| provider.id == id) else {
+            return Err(format!("`provider`: there is no provider `{id}`"));
+        };
+        let clients = &mut self.clients;
+        self.made.entry(&provider.id).or_insert_with(|| Endpoint::new(provider, clients).map(Arc::new)).clone()
+    }
+}
+
+fn native(agent: &Agent, config: &Config, endpoints: &mut Endpoints<'_>) -> Result<Arc<NativeAgent>, Vec<String>> {
+    let mut missing = Vec::new();
+    let endpoint = match agent.provider.as_deref().map(|id| endpoints.get(id)) {
+        None => {
+            missing.push("`provider` is not set".to_owned());
+            None
+        }
+        Some(Err(why)) => {
+            missing.push(why);
+            None
+        }
+        Some(Ok(endpoint)) => Some(endpoint),
+    };
+    let model = agent.model.clone().filter(|model| !model.trim().is_empty());
+    if model.is_none() {
+        missing.push("`model` is not set".to_owned());
+    }
+    for id in &agent.delegates {
+        if !config.agents.iter().any(|other| other.project == agent.project && other.id == *id) {
+            missing.push(format!("`delegates`: there is no agent `{id}` in this project"));
+        }
+    }
+    let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+    for name in &agent.tools {
+        match name.as_str() {
+            _ if tools.iter().any(|tool| tool.definition().name == *name) => {}
+            Clock::NAME => tools.push(Arc::new(Clock::new())),
+            AskUser::NAME => tools.push(Arc::new(AskUser::new())),
+            // With nobody to delegate to, a model would only be led astray.
+            Delegate::NAME if agent.delegates.is_empty() => {}
+            Delegate::NAME => tools.push(Arc::new(Delegate::new(agent.delegates.clone()))),
+            name if name.starts_with("mcp:") => {
+                missing.push(format!("tool `{name}`: MCP servers are not available in this build"))
+            }
+            name => missing.push(format!("there is no tool `{name}`; the built-in tools are clock, ask_user and delegate")),
+        }
+    }
+    let approve = approved_tools(agent, &tools, &mut missing);
+    match (endpoint, model) {
+        (Some(endpoint), Some(model)) if missing.is_empty() => Ok(Arc::new(NativeAgent {
+            model: Arc::new(OpenAiModel::new(endpoint, model)),
+            instructions: agent.instructions.clone().filter(|instructions| !instructions.trim().is_empty()),
+            tools,
+            approve,
+        })),
+        _ => Err(missing),
+    }
 }
 
 /// `approve`, checked against the tools there are: a name that fits no tool would let a call run that was meant to wait.
 fn approved_tools(agent: &Agent, tools: &[Arc<dyn Tool>], missing: &mut Vec<String>) -> BTreeSet<String> {
     for name in &agent.approve {
-        if !tools.iter().any(|tool| tool.definition().name == *name) {
+        if !tools.iter().any(|tool| tool.definition().name == *name) && !agent.tools.contains(name) {
             missing.push(format!("`approve` names `{name}`, which is not among this agent's tools"));
         }
     }

@@ -5,6 +5,7 @@ pub mod catalog;
 pub mod conversation;
 pub mod demo;
 pub mod model;
+pub mod openai;
 pub mod tools;
 pub mod turn_loop;
 

@@ -1,6 +1,10 @@
 //! The loop with the demo agent and with a scripted model, recorded the way the writer records it.
 
-mod demo;
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
+
+mod catalog;
+pub(super) mod demo;
+mod turn_loop;
 
 use futures::StreamExt;
 use turnfast_shared::{
