@@ -509,3 +509,6 @@ pub fn new_thread_id() -> ThreadId {
 pub fn new_message_id() -> MessageId {
     Uuid::now_v7().into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -107,6 +107,13 @@ impl SqliteStore {
         task.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
     }
 
+    /// Makes the database as full as its disk would, or gives it room again.
+    #[cfg(test)]
+    pub(crate) async fn limit_size(&self, limited: bool) {
+        let statement = if limited { "PRAGMA max_page_count = 1" } else { "PRAGMA max_page_count = 1073741823" };
+        sqlx::query(statement).execute(&self.writer).await.unwrap();
+    }
+
     /// Waits for the writes that run and closes the database.
     pub async fn close(&self) {
         self.writes.close();
