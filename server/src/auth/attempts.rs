@@ -105,7 +105,6 @@ fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn address(text: &str) -> Option<IpAddr> {

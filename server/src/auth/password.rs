@@ -71,7 +71,6 @@ fn fits(password: &Secret, hash: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn secret(text: &str) -> Secret {

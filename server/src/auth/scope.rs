@@ -151,7 +151,6 @@ pub(super) fn scopes_in(project: &Project, name: &str, limit: Option<Scopes>) ->
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::config::Overrides;
 
