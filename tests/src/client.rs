@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Once};
 
 use anyhow::{Context, Result, bail, ensure};
 use http::Method;
-use reqwest::{RequestBuilder, Response};
+use reqwest::{RequestBuilder, Response, redirect::Policy};
 use serde::{Serialize, de::DeserializeOwned};
 use turnfast_shared::{
     Event, ExecutionStatus, Message,
@@ -20,7 +20,7 @@ use crate::within;
 /// The project that all tests use.
 pub const PROJECT: &str = "demo";
 
-/// An HTTP client that talks to this machine only.
+/// An HTTP client that talks to this machine only and follows no redirect.
 ///
 /// # Errors
 /// It cannot be built.
@@ -28,7 +28,7 @@ pub fn http() -> Result<reqwest::Client> {
     static TLS: Once = Once::new();
     // The client wants a TLS provider although no test speaks TLS. An error says that there is one already.
     TLS.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
-    Ok(reqwest::Client::builder().no_proxy().build()?)
+    Ok(reqwest::Client::builder().no_proxy().redirect(Policy::none()).build()?)
 }
 
 /// A signed-in caller.

@@ -103,6 +103,9 @@ delegates = ["demo"]
     /// The server has not been built.
     pub fn command(&self, args: &[&str]) -> Result<Command> {
         let mut command = Command::new(program("TURNFAST_BIN", "turnfast")?);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TURNFAST_")) {
+            command.env_remove(name);
+        }
         command.args(args).arg("--data-dir").arg(self.data_dir());
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);

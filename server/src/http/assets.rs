@@ -1,5 +1,4 @@
-//! The web app: its page, and the files that the page loads. Knows nothing of the API but which paths are the API's, so that a
-//! mistyped one is answered as an API answers and not with a page.
+//! The web app: its page, and the files that the page loads. Knows nothing of the API.
 
 use std::borrow::Cow;
 
@@ -11,7 +10,8 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use rust_embed::RustEmbed;
-use turnfast_shared::problem::{Code, Problem};
+
+use super::problem::ApiError;
 
 /// What `cargo xtask web` built: inside the binary, but read from the folder in builds with debug assertions.
 #[derive(RustEmbed)]
@@ -46,9 +46,6 @@ const NO_WEB_APP: &str = "<!doctype html>
 </html>
 ";
 
-/// First path segments that belong to the API.
-const API: [&str; 8] = ["projects", "auth", "push", "healthz", "readyz", "openapi.json", "metrics", "api"];
-
 /// Scripts, styles and connections of this origin only, and no inline script. `wasm-unsafe-eval` lets the page compile its wasm.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
     img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; \
@@ -65,14 +62,14 @@ const SECURITY_HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
 ];
 
-/// Answers every path that no other route takes. To be mounted as the fallback.
+/// Answers every path that no other route takes: to be mounted as the fallback, behind the API's own 404s.
 pub fn router() -> Router {
     Router::new().fallback(serve)
 }
 
 async fn serve(request: Request) -> Response {
     let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-    let mut response = find(method, path, headers).unwrap_or_else(not_found);
+    let mut response = find(method, path, headers).unwrap_or_else(|| ApiError::not_found().into_response());
     for (name, value) in SECURITY_HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
@@ -85,9 +82,6 @@ fn find(method: &Method, path: &str, headers: &HeaderMap) -> Option<Response> {
         return None;
     }
     let name = path.trim_start_matches('/');
-    if is_api(name) {
-        return None;
-    }
     if !name.is_empty()
         && let Some(file) = File::find(name)
     {
@@ -102,17 +96,6 @@ fn find(method: &Method, path: &str, headers: &HeaderMap) -> Option<Response> {
         None => ([(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CACHE_CONTROL, "no-store")], NO_WEB_APP)
             .into_response(),
     })
-}
-
-fn is_api(name: &str) -> bool {
-    name.split('/').next().is_some_and(|first| API.contains(&first))
-}
-
-fn not_found() -> Response {
-    let problem = Problem::new(Code::NotFound, "There is nothing at this path.");
-    let body = serde_json::to_vec(&problem).unwrap_or_default();
-    (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, "application/problem+json"), (header::CACHE_CONTROL, "no-store")], body)
-        .into_response()
 }
 
 /// `file` as this request wants it: packed where the client unpacks, not at all where it has it already.
@@ -176,6 +159,7 @@ fn accepts(headers: &HeaderMap, list: &HeaderName, wanted: &str) -> bool {
 mod tests {
 
     use tower::ServiceExt;
+    use turnfast_shared::{Code, Problem};
 
     use super::*;
 
@@ -218,8 +202,6 @@ mod tests {
         assert_eq!(ask("GET", "/", "*/*").await.status(), 200);
         for (method, path, accept) in [
             ("GET", "/gone-0123456789abcdef.js", "*/*"),
-            ("GET", "/projects/demo/nothing", page),
-            ("GET", "/auth/nothing", page),
             ("POST", "/", page),
             ("DELETE", "/demo", page),
             ("GET", "/../Cargo.toml", "*/*"),
