@@ -1,1 +1,1 @@
-
+//! The reducer, event by event.
