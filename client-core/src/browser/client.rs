@@ -1,13 +1,13 @@
 //! The server as a page sees it.
 
-use std::rc::Rc;
+use std::{cell::OnceCell, rc::Rc};
 
 use turnfast_shared::{
     api::PushEvent,
     ids::{Slug, ThreadId},
 };
 
-use super::{Subscription, ThreadHandle, subscribers::Subscribers};
+use super::{Subscription, ThreadHandle, push::Push};
 
 /// One server, over the page's session cookie. Clones share the `/push` connection; make one per page.
 #[derive(Clone)]
@@ -17,15 +17,15 @@ pub struct Client {
 
 struct Inner {
     base_url: String,
-    push: Subscribers<PushEvent>,
+    push: OnceCell<Rc<Push>>,
 }
 
 impl Client {
     /// The server at `base_url` (no slash at its end); empty: the one that the page came from. Nothing is connected until the first
-    /// [`Client::open`] or [`Client::on_push`].
+    /// [`Client::open`] or [`Client::on_push`]; until then nobody need be signed in.
     #[must_use]
     pub fn new(base_url: impl Into<String>) -> Self {
-        Self { inner: Rc::new(Inner { base_url: base_url.into(), push: Subscribers::new() }) }
+        Self { inner: Rc::new(Inner { base_url: base_url.into(), push: OnceCell::new() }) }
     }
 
     /// Where the server is; see [`Client::new`].
@@ -37,12 +37,16 @@ impl Client {
     /// Opens a thread of an agent; `None`: a new one, which gets its id when its first message is accepted.
     #[must_use]
     pub fn open(&self, project: Slug, agent: Slug, thread: Option<ThreadId>) -> ThreadHandle {
-        ThreadHandle::open(self.clone(), project, agent, thread)
+        ThreadHandle::open(self, project, agent, thread)
     }
 
-    /// Calls `callback` on every message of `/push`, whichever tab holds the connection: [`PushEvent::Connected`] means that
-    /// something may have been missed. For lists of threads; an open thread hears of its changes by itself.
+    /// Calls `callback` on every message of `/push` but pings, whichever tab holds the connection: [`PushEvent::Connected`] means
+    /// that something may have been missed. For lists of threads; an open thread hears of its changes by itself.
     pub fn on_push(&self, callback: impl Fn(&PushEvent) + 'static) -> Subscription {
-        self.inner.push.subscribe(callback)
+        self.push().events.subscribe(callback)
+    }
+
+    pub(super) fn push(&self) -> &Rc<Push> {
+        self.inner.push.get_or_init(|| Push::start(&self.inner.base_url))
     }
 }

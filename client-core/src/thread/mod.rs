@@ -5,7 +5,9 @@
 //! its outcome is an [`Input`] with the same id.
 
 mod effect;
+mod live;
 mod machine;
+mod record;
 mod view;
 
 pub use effect::{Effect, EffectId, Failure, Input, Occasion, PendingSubmit, REQUEST_TIMEOUT_MS, StoredDraft};

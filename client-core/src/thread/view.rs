@@ -73,9 +73,10 @@ pub struct Live {
 }
 
 /// How the first read of a thread went.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Load {
     /// A thread that does not exist yet: nothing to read.
+    #[default]
     New,
     /// It is on its way.
     Loading,

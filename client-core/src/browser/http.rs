@@ -1,0 +1,67 @@
+//! Requests of one thread, over fetch. It turns what comes back into outcomes, and decides nothing.
+
+use gloo_net::http::{Method, RequestBuilder, Response};
+use gloo_timers::callback::Timeout;
+use serde::{Serialize, de::DeserializeOwned};
+use turnfast_shared::Problem;
+use wasm_bindgen::JsCast;
+use web_sys::{AbortController, AbortSignal, RequestCache};
+
+use crate::thread::{Failure, REQUEST_TIMEOUT_MS};
+
+/// A request that can be given up.
+pub(super) struct Call {
+    builder: RequestBuilder,
+    signal: AbortSignal,
+}
+
+impl Call {
+    pub(super) fn new(method: Method, url: &str, abort: &AbortController) -> Self {
+        let signal = abort.signal();
+        let builder = RequestBuilder::new(url).method(method).cache(RequestCache::NoStore).abort_signal(Some(&signal));
+        Self { builder, signal }
+    }
+
+    /// The JSON answer, within [`REQUEST_TIMEOUT_MS`].
+    pub(super) async fn json<T: DeserializeOwned>(self, abort: AbortController) -> Result<T, Failure> {
+        let _timeout = Timeout::new(REQUEST_TIMEOUT_MS, move || abort.abort());
+        let response = self.builder.send().await.map_err(|_| Failure::Broken)?;
+        if !response.ok() {
+            return Err(refusal(response).await);
+        }
+        let status = response.status();
+        let body = response.text().await.map_err(|_| Failure::Broken)?;
+        serde_json::from_str(&body).map_err(|_| Failure::Unreadable { status })
+    }
+
+    /// Sends `body` and hands the bytes of the event stream that answers to `sink`, until it ends. `Err`: there was no stream.
+    pub(super) async fn stream(self, body: &impl Serialize, mut sink: impl FnMut(Vec<u8>)) -> Result<(), Failure> {
+        let request = self.builder.header("accept", "text/event-stream").json(body).map_err(|_| Failure::Broken)?;
+        let response = request.send().await.map_err(|_| Failure::Broken)?;
+        if !response.ok() {
+            return Err(refusal(response).await);
+        }
+        let is_stream = response.headers().get("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
+        let (Some(body), true) = (response.body(), is_stream) else {
+            return Err(Failure::Unreadable { status: response.status() });
+        };
+        let mut stream = wasm_streams::ReadableStream::from_raw(body.unchecked_into());
+        let mut reader = stream.get_reader();
+        while !self.signal.aborted() {
+            match reader.read().await {
+                Ok(Some(chunk)) => sink(js_sys::Uint8Array::new(&chunk).to_vec()),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn refusal(response: Response) -> Failure {
+    let status = response.status();
+    let retry_after = response.headers().get("retry-after").and_then(|value| value.trim().parse().ok());
+    match response.text().await.ok().and_then(|body| serde_json::from_str::<Problem>(&body).ok()) {
+        Some(problem) => Failure::Refused { problem: Box::new(problem), retry_after },
+        None => Failure::Unreadable { status },
+    }
+}

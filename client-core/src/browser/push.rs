@@ -1,0 +1,275 @@
+//! Performs the effects of [`Follow`]: Web Locks, BroadcastChannel and the EventSource of `/push`.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::{Rc, Weak},
+};
+
+use gloo_timers::callback::Timeout;
+use js_sys::{Function, Promise, Reflect};
+use turnfast_shared::api::PushEvent;
+use wasm_bindgen::{JsCast, JsValue, closure::Closure};
+use wasm_bindgen_futures::{JsFuture, spawn_local};
+use web_sys::{AbortController, BroadcastChannel, EventSource, MessageEvent, VisibilityState, Window};
+
+use super::{listen::Listener, subscribers::Subscribers};
+use crate::{
+    follow::{Effect, EffectId, Follow, Input},
+    thread::Occasion,
+};
+
+/// The page's share in the browser's one `/push` connection, and what else is an occasion to read.
+pub(super) struct Push {
+    url: String,
+    name: String,
+    follow: RefCell<Follow>,
+    channel: RefCell<Option<(BroadcastChannel, Listener)>>,
+    sources: RefCell<HashMap<EffectId, Source>>,
+    timers: RefCell<HashMap<EffectId, Timeout>>,
+    lock: RefCell<Option<Rc<LockRequest>>>,
+    listeners: RefCell<Vec<Listener>>,
+    pub(super) events: Subscribers<PushEvent>,
+    pub(super) occasions: Subscribers<Occasion>,
+}
+
+struct Source {
+    source: EventSource,
+    _listeners: [Listener; 2],
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.source.close();
+    }
+}
+
+/// One request for the lock: waiting, or holding it.
+struct LockRequest {
+    abort: AbortController,
+    granted: Cell<bool>,
+    /// Resolves the promise whose end gives the lock back.
+    release: RefCell<Option<Function>>,
+}
+
+impl LockRequest {
+    fn end(&self) {
+        match self.release.take() {
+            Some(release) => drop(release.call0(&JsValue::UNDEFINED)),
+            None => self.abort.abort(),
+        }
+    }
+}
+
+impl Push {
+    /// Begins to listen. The channel hears from now on, so whoever reads after this misses nothing.
+    pub(super) fn start(base_url: &str) -> Rc<Self> {
+        let push = Rc::new(Self {
+            url: format!("{base_url}/push"),
+            name: format!("turnfast-push {base_url}"),
+            follow: RefCell::new(Follow::new()),
+            channel: RefCell::default(),
+            sources: RefCell::default(),
+            timers: RefCell::default(),
+            lock: RefCell::default(),
+            listeners: RefCell::default(),
+            events: Subscribers::new(),
+            occasions: Subscribers::new(),
+        });
+        if let Some(window) = web_sys::window() {
+            push.listen_to(&window);
+        }
+        let channel = lock_manager().and_then(|_| push.open_channel());
+        let shared = channel.is_some();
+        push.channel.replace(channel);
+        push.input(Input::Started { shared });
+        push
+    }
+
+    fn listen_to(self: &Rc<Self>, window: &Window) {
+        let mut listeners = self.listeners.borrow_mut();
+        let on = |this: &Rc<Self>, act: fn(&Rc<Self>)| {
+            let this = Rc::downgrade(this);
+            move |_| {
+                if let Some(this) = this.upgrade() {
+                    act(&this);
+                }
+            }
+        };
+        if let Some(document) = window.document() {
+            listeners.push(Listener::new(&document, "visibilitychange", on(self, Self::visibility_changed)));
+        }
+        listeners.push(Listener::new(window, "pageshow", on(self, Self::visibility_changed)));
+        listeners.push(Listener::new(
+            window,
+            "online",
+            on(self, |this| {
+                this.input(Input::Online);
+                this.occasions.call(&Occasion::Online);
+            }),
+        ));
+    }
+
+    fn visibility_changed(self: &Rc<Self>) {
+        let visible = web_sys::window()
+            .and_then(|window| window.document())
+            .is_some_and(|document| document.visibility_state() == VisibilityState::Visible);
+        self.input(Input::Visible(visible));
+        if visible {
+            self.occasions.call(&Occasion::TabVisible);
+        }
+    }
+
+    fn open_channel(self: &Rc<Self>) -> Option<(BroadcastChannel, Listener)> {
+        // Missing in old browsers, where the constructor's name alone would throw.
+        Reflect::get(&js_sys::global(), &"BroadcastChannel".into()).ok().filter(|class| class.is_function())?;
+        let channel = BroadcastChannel::new(&self.name).ok()?;
+        let this = Rc::downgrade(self);
+        let listener = Listener::new(&channel, "message", move |event| {
+            if let (Some(this), Some(event)) = (this.upgrade(), push_event(&event)) {
+                this.input(Input::Heard(event));
+            }
+        });
+        Some((channel, listener))
+    }
+
+    fn input(self: &Rc<Self>, input: Input) {
+        // Bound first: performing an effect may bring the next input, which borrows the machine again.
+        let effects = self.follow.borrow_mut().handle(js_sys::Date::now() as i64, input);
+        for effect in effects {
+            self.perform(effect);
+        }
+    }
+
+    fn perform(self: &Rc<Self>, effect: Effect) {
+        match effect {
+            Effect::RequestLock { steal } => self.request_lock(steal),
+            Effect::ReleaseLock => {
+                if let Some(lock) = self.lock.take() {
+                    lock.end();
+                }
+            }
+            Effect::Connect { id } => self.connect(id),
+            Effect::Disconnect { id } => drop(self.sources.borrow_mut().remove(&id)),
+            Effect::Say(event) => {
+                if let (Some((channel, _)), Ok(text)) = (&*self.channel.borrow(), serde_json::to_string(&event)) {
+                    // Refused only for what cannot be cloned, which text can.
+                    let _ = channel.post_message(&text.into());
+                }
+            }
+            Effect::Deliver(event) => {
+                self.events.call(&event);
+                if event == PushEvent::Connected {
+                    self.occasions.call(&Occasion::PushConnected);
+                }
+            }
+            Effect::SetTimer { id, after_ms } => {
+                let this = Rc::downgrade(self);
+                let timer = Timeout::new(after_ms, move || {
+                    if let Some(this) = this.upgrade() {
+                        let timer = this.timers.borrow_mut().remove(&id);
+                        this.input(Input::TimerFired { id, random: random() });
+                        drop(timer);
+                    }
+                });
+                self.timers.borrow_mut().insert(id, timer);
+            }
+        }
+    }
+
+    fn connect(self: &Rc<Self>, id: EffectId) {
+        let Ok(source) = EventSource::new(&self.url) else {
+            self.fail_later(id);
+            return;
+        };
+        let this = Rc::downgrade(self);
+        let on_message = Listener::new(&source, "message", move |event| {
+            if let (Some(this), Some(event)) = (this.upgrade(), push_event(&event)) {
+                this.input(Input::Push { id, event });
+            }
+        });
+        // EventSource would connect again by itself, always after the same pause. The machine does that better.
+        let this = Rc::downgrade(self);
+        let on_error = Listener::new(&source, "error", move |_| {
+            if let Some(this) = this.upgrade() {
+                this.fail_later(id);
+            }
+        });
+        self.sources.borrow_mut().insert(id, Source { source, _listeners: [on_message, on_error] });
+    }
+
+    /// Out of the listener first: its closure must not be dropped while it runs.
+    fn fail_later(self: &Rc<Self>, id: EffectId) {
+        let this = Rc::downgrade(self);
+        spawn_local(async move {
+            if let Some(this) = this.upgrade() {
+                this.input(Input::PushFailed { id, random: random() });
+            }
+        });
+    }
+
+    fn request_lock(self: &Rc<Self>, steal: bool) {
+        let (Some(locks), Ok(abort)) = (lock_manager(), AbortController::new()) else { return };
+        let request = Rc::new(LockRequest { abort, granted: Cell::new(false), release: RefCell::default() });
+        if let Some(earlier) = self.lock.replace(Some(Rc::clone(&request))) {
+            earlier.end();
+        }
+        let (this, granted) = (Rc::downgrade(self), Rc::clone(&request));
+        // The lock is held until the promise that this gives back is resolved.
+        let callback = Closure::once(move |_lock: JsValue| -> Promise { Self::granted(&this, &granted) });
+        let options = js_sys::Object::new();
+        let (name, value) = if steal { ("steal", JsValue::TRUE) } else { ("signal", request.abort.signal().into()) };
+        let asked =
+            Reflect::set(&options, &name.into(), &value).and_then(|_| Reflect::get(&locks, &"request".into())).and_then(|ask| {
+                ask.unchecked_into::<Function>().call3(&locks, &self.name.as_str().into(), &options, callback.as_ref())
+            });
+        let Ok(asked) = asked else { return };
+        let this = Rc::downgrade(self);
+        spawn_local(async move {
+            let _callback = callback;
+            let taken = JsFuture::from(asked.unchecked_into::<Promise>()).await.is_err() && request.granted.get();
+            if let (true, Some(this)) = (taken, this.upgrade()) {
+                this.lock.borrow_mut().take_if(|current| Rc::ptr_eq(current, &request));
+                this.input(Input::LockLost);
+            }
+        });
+    }
+
+    fn granted(this: &Weak<Self>, request: &Rc<LockRequest>) -> Promise {
+        let current = |push: &Rc<Self>| push.lock.borrow().as_ref().is_some_and(|lock| Rc::ptr_eq(lock, request));
+        let Some(push) = this.upgrade().filter(current) else { return Promise::resolve(&JsValue::UNDEFINED) };
+        request.granted.set(true);
+        let held = Promise::new(&mut |resolve, _| {
+            request.release.replace(Some(resolve.unchecked_into()));
+        });
+        push.input(Input::LockGranted);
+        held.unchecked_into()
+    }
+}
+
+impl Drop for Push {
+    fn drop(&mut self) {
+        // Nobody can be told any more: what is left is to give the lock back. Fields close the rest as they are dropped.
+        if let Some(lock) = self.lock.take() {
+            lock.end();
+        }
+        if let Some((channel, _)) = self.channel.take() {
+            channel.close();
+        }
+    }
+}
+
+/// `navigator.locks`; absent in old browsers, and in pages that came over plain HTTP from another machine.
+fn lock_manager() -> Option<JsValue> {
+    let navigator = web_sys::window()?.navigator();
+    Reflect::get(&navigator, &"locks".into()).ok().filter(JsValue::is_object)
+}
+
+fn push_event(event: &web_sys::Event) -> Option<PushEvent> {
+    let text = event.dyn_ref::<MessageEvent>()?.data().as_string()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn random() -> u32 {
+    (js_sys::Math::random() * f64::from(u32::MAX)) as u32
+}

@@ -1,0 +1,3 @@
+//! The product from outside: the real binary, driven over its wire. One module per promise.
+
+mod harness;
