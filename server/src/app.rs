@@ -95,6 +95,9 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         tracing::warn!("{warning}");
     }
     let link = app.auth.first_sign_in().await?;
+    for name in app.auth.unknown_members(&app.config).await? {
+        tracing::warn!(name, "a member of a project is no user yet: `turnfast user add` makes one");
+    }
     let mut out = io::stdout().lock();
     // Whoever closed our standard output does not want the lines; that is no reason to end.
     let _ = writeln!(out, "turnfast listening on http://{bound}");

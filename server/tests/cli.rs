@@ -87,9 +87,11 @@ struct Server {
 }
 
 impl Server {
-    fn start(house: &House) -> Self {
-        let mut command = house.command(&["serve", "--listen", "127.0.0.1:0"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    /// Its log goes to the file `log`.
+    fn start(house: &House, arguments: &[&str]) -> Self {
+        let mut command = house.command(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
+        let log = fs::File::create(house.path().join("log")).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let ready = lines.next().unwrap().unwrap();
         let address = ready.strip_prefix("turnfast listening on http://").unwrap_or_else(|| panic!("{ready}")).to_owned();
@@ -267,7 +269,7 @@ fn a_backup_is_complete_and_replaces_nothing() {
 #[test]
 fn commands_work_while_the_server_runs() {
     let house = House::new();
-    let server = Server::start(&house);
+    let server = Server::start(&house, &[]);
     house.run(&["user", "add", "ada"]).ok();
     let token = house.run(&["token", "create", "--user", "ada"]).ok();
     let token = token.trim();
@@ -286,7 +288,7 @@ fn commands_work_while_the_server_runs() {
 #[test]
 fn the_first_start_prints_a_link_that_signs_in_once() {
     let house = House::new();
-    let server = Server::start(&house);
+    let server = Server::start(&house, &[]);
     let base = format!("http://{}", server.address);
     let path = server.link.strip_prefix(&base).unwrap_or_else(|| panic!("{}", server.link));
     let answer = server.get(path, "accept: text/html");
@@ -307,4 +309,19 @@ fn logs_are_json_lines_where_nobody_watches() {
         serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     }
     assert!(last.contains("203.0.113.1:1") && last.contains("\"level\":\"ERROR\""), "{last}");
+}
+
+#[test]
+fn a_member_who_is_no_user_is_said_in_the_log_and_stops_nothing() {
+    let house = House::new();
+    house.write("team.toml", "[[projects]]\nid = \"team\"\nmembers = { admin = \"admin\", ghost = \"viewer\" }\n");
+    let _server = Server::start(&house, &["--config", "team.toml"]);
+    let log = fs::read_to_string(house.path().join("log")).unwrap();
+    let names: Vec<String> = log
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|line| line.get("message").is_some_and(|message| message.to_string().contains("no user yet")))
+        .map(|line| line.get("name").unwrap().as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, ["ghost"], "{log}");
 }

@@ -159,7 +159,6 @@ fn replace_folder(folder: &Path, wanted: &BTreeMap<String, Vec<u8>>) -> Result<(
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
     use super::*;
 

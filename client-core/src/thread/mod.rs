@@ -13,3 +13,6 @@ mod view;
 pub use effect::{Effect, EffectId, Failure, Input, Occasion, PendingSubmit, REQUEST_TIMEOUT_MS, StoredDraft};
 pub use machine::Machine;
 pub use view::{Attempt, Cause, Interaction, InteractionState, Live, Load, Running, SendBlocked, Stop, Trouble, View, Warning};
+
+#[cfg(test)]
+mod tests;

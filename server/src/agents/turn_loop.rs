@@ -77,13 +77,16 @@ impl NativeAgent {
     }
 }
 
-/// The native agents by project and id, for delegation. An `Err` says why an agent cannot run.
+/// Agents by project and id. An `Err` says why an agent cannot run.
+pub type Agents = BTreeMap<(Slug, Slug), Result<Arc<NativeAgent>, String>>;
+
+/// The native agents, for delegation. It is filled once all agents are made, since they may delegate to each other.
 #[derive(Default)]
-pub struct Roster(OnceLock<BTreeMap<(Slug, Slug), Result<Arc<NativeAgent>, String>>>);
+pub struct Roster(OnceLock<Agents>);
 
 impl Roster {
     /// Fills the roster. Later calls change nothing.
-    pub fn fill(&self, agents: BTreeMap<(Slug, Slug), Result<Arc<NativeAgent>, String>>) {
+    pub fn fill(&self, agents: Agents) {
         let _ = self.0.set(agents);
     }
 

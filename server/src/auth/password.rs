@@ -71,8 +71,6 @@ fn fits(password: &Secret, hash: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
     use super::*;
 
     fn secret(text: &str) -> Secret {

@@ -151,8 +151,6 @@ pub(super) fn scopes_in(project: &Project, name: &str, limit: Option<Scopes>) ->
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
     use super::*;
     use crate::config::Overrides;
 

@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use tempfile::TempDir;

@@ -143,7 +143,10 @@ impl Reader<'_, '_> {
         let mcp_servers = self.each(&mut root, "mcp_servers", Self::mcp_server);
         let gateways = self.each(&mut root, "gateways", Self::gateway);
         let (has_projects, has_agents) = (root.has("projects"), root.has("agents"));
-        let projects = if has_projects { self.each(&mut root, "projects", Self::project) } else { vec![default_project()] };
+        let mut projects = self.each(&mut root, "projects", Self::project);
+        if !has_projects {
+            projects.push(default_project());
+        }
         let mut agents = self.each(&mut root, "agents", Self::agent);
         root.finish(self.source);
 
@@ -391,8 +394,10 @@ impl Reader<'_, '_> {
         let continue_interrupted = fields.boolean(self.source, "continue_interrupted").unwrap_or(false);
         let gateway = self.reference(fields, "gateway", Reference::Gateway, &mut references);
         let gateway_agent = fields.string(self.source, "gateway_agent");
-        if gateway_agent.is_some_and(|agent| agent.value.trim().is_empty()) {
-            self.source.wrong(fields.at, "`gateway_agent` is blank; leave it out for `main`");
+        if let Some(agent) = gateway_agent
+            && agent.value.trim().is_empty()
+        {
+            self.source.wrong(agent.at, "`gateway_agent` is blank; leave it out for `main`");
         }
         let schedules = self.schedules(fields);
         let agent = Agent {
@@ -625,3 +630,6 @@ impl Role {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -157,7 +157,6 @@ fn accepts(headers: &HeaderMap, list: &HeaderName, wanted: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
     use tower::ServiceExt;
     use turnfast_shared::{Code, Problem};

@@ -8,7 +8,7 @@ use std::{
 use axum::{
     Json, Router,
     body::to_bytes,
-    extract::{ConnectInfo, Path, Request, State},
+    extract::{ConnectInfo, Path, Request, State, rejection::PathRejection},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -70,11 +70,19 @@ async fn logout<T: HasAuth>(State(app): State<Arc<T>>, caller: Caller) -> Result
 }
 
 /// A person follows this link, so whatever comes of it is a page. HEAD uses nothing up: it is how programs look at links.
-async fn link<T: HasAuth>(State(app): State<Arc<T>>, method: Method, Path(token): Path<String>) -> Result<Response, ApiError> {
+async fn link<T: HasAuth>(
+    State(app): State<Arc<T>>,
+    method: Method,
+    token: Result<Path<String>, PathRejection>,
+) -> Result<Response, ApiError> {
     if method == Method::HEAD {
         return Ok(see_other("/"));
     }
-    let Some(signed_in) = app.auth().redeem_link(&token).await? else { return Ok(see_other("/?signin=expired")) };
+    let signed_in = match token {
+        Ok(Path(token)) => app.auth().redeem_link(&token).await?,
+        Err(_not_text) => None,
+    };
+    let Some(signed_in) = signed_in else { return Ok(see_other("/?signin=expired")) };
     let cookie = set_cookie(app.config(), signed_in.session.expose(), COOKIE_AGE)?;
     Ok(([(header::SET_COOKIE, cookie)], see_other("/")).into_response())
 }

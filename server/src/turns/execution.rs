@@ -60,6 +60,7 @@ enum Ending {
 }
 
 /// What there is to do about writing.
+#[expect(clippy::large_enum_variant, reason = "made and taken apart at once, a few times a second")]
 enum Step {
     /// The next write is due.
     Due,

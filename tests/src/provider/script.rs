@@ -153,7 +153,6 @@ fn directive(text: &str) -> Result<(Step, &str)> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
     use serde_json::json;
 

@@ -108,7 +108,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 }
 
 impl Text<'_> {
-    fn get<'t>(text: &'t Option<Self>) -> &'t str {
+    fn get(text: &Option<Self>) -> &str {
         text.as_ref().map_or("", |text| &text.0)
     }
 }

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
-mod demo;
+mod catalog;
+pub(super) mod demo;
+mod turn_loop;
 
 use futures::StreamExt;
 use turnfast_shared::{

@@ -10,16 +10,22 @@ use tokio::{
     net::{TcpListener, TcpStream},
     time,
 };
+use turnfast_shared::{ExecutionStatus, ToolState};
 
 use crate::{
     agents::{
         TurnError,
+        catalog::Catalog,
         conversation::Item,
         model::{FinishReason, Model, ModelEvent, ModelRequest, ModelStream},
         openai::{Clients, Endpoint, OpenAiModel},
+        tests::{
+            demo::{agent, config},
+            execute, input, slug, typed,
+        },
     },
     clock,
-    config::{Provider, Secret, SecretSource},
+    config::{Agent, EngineKind, Provider, Secret, SecretSource},
 };
 
 const KEY: &str = "sk-a-secret-that-nobody-may-see";
@@ -419,4 +425,44 @@ fn what_is_wrong_with_a_provider_is_said_when_it_is_made() {
     }
     let key = SecretSource::Present(Secret::new("two\nlines".to_owned()));
     assert!(refuse(provider("http://localhost", Some(key))).contains("api_key"));
+}
+
+/// All of it at once: configuration, loop, tool, connection.
+#[tokio::test]
+async fn a_turn_with_a_tool_call() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}/v1/", listener.local_addr().unwrap());
+    let rig = Rig { listener, model: model(&base_url) };
+    let mut config = config(vec![Agent {
+        provider: Some("local".to_owned()),
+        model: Some("m".to_owned()),
+        instructions: Some("Be brief.".to_owned()),
+        tools: vec!["clock".to_owned()],
+        ..agent("assistant", EngineKind::Native)
+    }]);
+    config.providers = vec![Provider { id: "local".to_owned(), base_url, api_key: None, stall: Duration::from_secs(60) }];
+    let catalog = Catalog::new(&config);
+    let engine = catalog.agent(&slug("demo"), &slug("assistant")).unwrap().engine().unwrap();
+    let (exchange, done) = tokio::join!(
+        async {
+            let mut first = rig.request().await;
+            let call = json!({"choices": [{"delta": {"tool_calls": [{"function": {"name": "clock", "arguments": {}}}]}, "finish_reason": "stop"}]});
+            first.write(&format!("{}data: {call}\n\ndata: [DONE]\n\n", streaming())).await;
+            drop(first.socket);
+            let mut second = rig.request().await;
+            second.write(&format!("{}{HI}{END}", streaming())).await;
+            second
+        },
+        execute(&*engine, input(vec![typed("What time is it?")]))
+    );
+    assert_eq!((done.status(), done.text().as_str()), (ExecutionStatus::Success, "hi"));
+    let call = done.calls()[0];
+    assert_eq!((call.tool_call_id.as_str(), call.state), ("call_1_1", ToolState::Resolved));
+    let messages = &exchange.body["messages"];
+    assert_eq!(messages[0], json!({"role": "system", "content": "Be brief."}));
+    assert_eq!(messages[2]["tool_calls"][0]["function"], json!({"name": "clock", "arguments": "{}"}));
+    assert_eq!(messages[3]["tool_call_id"], "call_1_1");
+    assert_eq!(messages[3]["content"].as_str().unwrap(), call.output.as_ref().unwrap().to_string());
+    assert_eq!(exchange.body["tools"][0]["function"]["name"], "clock");
+    assert!(!exchange.head.contains("authorization"), "{}", exchange.head);
 }
