@@ -25,7 +25,8 @@ pub(crate) fn build(repo: &Repo) -> Result<()> {
     fs::create_dir_all(&bindgen)?;
     run(repo
         .program(repo.target("debug/wasm-bindgen-runner"))
-        .args(["--target", "web", "--no-typescript", "--out-name", "turnfast", "--out-dir"])
+        .args(["--target", "web", "--no-typescript", "--remove-name-section", "--remove-producers-section"])
+        .args(["--out-name", "turnfast", "--out-dir"])
         .arg(&bindgen)
         .arg(repo.target(&format!("{WASM}/wasm/turnfast-web.wasm")))
         .env("RUST_BACKTRACE", "0"))?;
