@@ -191,6 +191,7 @@ impl World {
             matches!(input, Input::StopPressed),
         );
         let may_change_draft = matches!(input, Input::DraftChanged(_) | Input::Opened { .. });
+        let timer = matches!(input, Input::TimerFired { .. });
         let failed_read = matches!(input, Input::ReadDone { outcome: Err(_), .. });
         self.page.input(input);
         let after = self.page.view();
@@ -206,7 +207,14 @@ impl World {
         let stored = self.page.stored.get(&after.thread).map(|draft| draft.text.as_str()).unwrap_or_default();
         assert_eq!(stored, &*after.draft, "the draft is kept as it is shown: {what}");
         self.check_messages(&after, &what);
-        for (_, _, execution) in self.page.stops[stopped..].to_vec() {
+        if before.thread == after.thread {
+            let now: HashMap<_, _> = after.messages().map(|message| (message.id, message.text())).collect();
+            for message in before.messages() {
+                let kept = now.get(&message.id).is_some_and(|text| text.starts_with(&message.text()));
+                assert!(kept, "text that was shown went away: {what}");
+            }
+        }
+        for (_, _, execution) in self.page.stops[stopped..].iter().copied() {
             let named = self.server.threads.values().flat_map(|thread| &thread.active).find(|turn| turn.execution == execution);
             let wished = named.is_some_and(|turn| self.wished.contains(&turn.user) || self.wished.contains(&turn.assistant));
             let shown = before.running.and_then(Running::execution) == Some(execution);
@@ -244,6 +252,14 @@ impl World {
             }
         }
         let aborted = std::mem::take(&mut self.page.aborted);
+        if !timer {
+            let taken_back = self.streams.iter().any(|stream| aborted.contains(&stream.id) && stream.answer.is_none());
+            assert!(!taken_back, "a submit or answer was taken back: {what}");
+        }
+        assert!(
+            self.page.reads.is_empty() || !matches!(after.running, Some(Running::Live(_))),
+            "reads wait for the stream: {what}"
+        );
         self.streams.retain(|stream| !aborted.contains(&stream.id));
     }
 
@@ -487,7 +503,9 @@ impl World {
                 }
             }
             20 => self.serve_cancel(which.is_multiple_of(3)),
-            _ => {}
+            // Whole stretches, so that longer stories come about.
+            21 => (0..4).for_each(|part| self.step([0, 1, 5, 6][part], self.streams.len().saturating_sub(1))),
+            _ => (0..4).for_each(|_| self.read(false)),
         }
     }
 
@@ -537,10 +555,10 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_promises_hold_whatever_happens(steps in prop::collection::vec((0u8..21, 0usize..120), 0..120)) {
+    fn the_promises_hold_whatever_happens(steps in prop::collection::vec((0u8..23, 0usize..120), 0..120)) {
         let mut world = World::new();
         for (what, which) in steps {
             world.step(what, which);
