@@ -1,1 +1,138 @@
-//! Puts the parts together.
+//! Puts the parts together, serves, and takes them apart again.
+//!
+//! Start: database, dead processes' executions ended, listener, ready line. Stop, in two phases: open streams end and new turns are
+//! refused at once; running turns get the drain deadline, then end `interrupted`.
+
+use std::{io, io::Write as _, sync::Arc};
+
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agents::catalog::Catalog,
+    auth::{Auth, link_url},
+    config::Config,
+    http,
+    relay::Hub,
+    store::{Store, StoreError, sqlite::SqliteStore},
+    turns::Turns,
+};
+
+/// What handlers work with.
+pub struct App {
+    /// The configuration.
+    pub config: Config,
+    /// Projects, agents, engines.
+    pub catalog: Catalog,
+    /// Who someone is.
+    pub auth: Auth,
+    /// The record.
+    pub store: Arc<dyn Store>,
+    /// The turns of this process.
+    pub turns: Arc<Turns>,
+    /// Who is told that a thread changed.
+    pub hub: Arc<Hub>,
+    /// Ends open streams when it is cancelled.
+    pub streams: CancellationToken,
+}
+
+/// Why the server did not start, or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The data folder cannot be used.
+    #[error("the data folder {path} cannot be used: {error}")]
+    DataFolder {
+        /// The folder.
+        path: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The database cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {error}; choose another address with --listen")]
+    Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The listener failed while serving.
+    #[error("the server failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Serves until SIGTERM or SIGINT, and drains. A second signal ends it at once.
+///
+/// # Errors
+/// [`ServeError`] says what to do about it.
+pub async fn serve(config: Config) -> Result<(), ServeError> {
+    config.create_data_dir().map_err(|error| ServeError::DataFolder { path: config.data_dir.display().to_string(), error })?;
+    let sqlite = SqliteStore::open(&config.sqlite_path()).await?;
+    let store: Arc<dyn Store> = Arc::new(sqlite.clone());
+    let hub = Arc::new(Hub::default());
+    let locks = config.data_dir.join("processes");
+    let turns = Turns::start(store.clone(), hub.clone(), locks, config.limits.max_running_turns_per_user).await?;
+    let auth = Auth::new(Arc::new(sqlite.clone()));
+    let address = config.server.listen;
+    let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
+    let bound = listener.local_addr()?;
+
+    let app = Arc::new(App {
+        catalog: Catalog::new(&config),
+        auth,
+        store,
+        turns: turns.clone(),
+        hub,
+        streams: CancellationToken::new(),
+        config,
+    });
+    for warning in app.config.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let link = app.auth.first_sign_in().await?;
+    for name in app.auth.unknown_members(&app.config).await? {
+        tracing::warn!(name, "a member of a project is no user yet: `turnfast user add` makes one");
+    }
+    let mut out = io::stdout().lock();
+    // Whoever closed our standard output does not want the lines; that is no reason to end.
+    let _ = writeln!(out, "turnfast listening on http://{bound}");
+    if let Some(link) = link {
+        let _ = writeln!(out, "sign in once: {}", link_url(&app.config.base_url(bound), &link));
+    }
+    let _ = out.flush();
+    drop(out);
+
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let drained = CancellationToken::new();
+    let server = axum::serve(listener, http::router(app.clone()).into_make_service_with_connect_info::<std::net::SocketAddr>())
+        .with_graceful_shutdown(drained.clone().cancelled_owned());
+    let serving = tokio::spawn(server.into_future());
+
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!(running = turns.running(), "shutting down: streams end, running turns go on until the drain deadline");
+    // Refuse first, then end the streams: a reader that comes back at once must not start a turn here.
+    turns.start_draining();
+    app.streams.cancel();
+    tokio::select! {
+        () = turns.drain(app.config.server.drain) => {}
+        _ = terminate.recv() => tracing::warn!("second signal: ending at once"),
+        _ = interrupt.recv() => tracing::warn!("second signal: ending at once"),
+    }
+    drained.cancel();
+    // Requests that are still answered get a moment; a client that does not read must not keep the process alive.
+    if let Ok(Ok(served)) = tokio::time::timeout(std::time::Duration::from_secs(2), serving).await {
+        served?;
+    }
+    turns.release();
+    sqlite.close().await;
+    Ok(())
+}

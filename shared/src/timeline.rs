@@ -296,6 +296,22 @@ impl Timeline {
     }
 }
 
+/// The parts of a message that nobody writes any more, brought to rest as [`Timeline::closing_events`] says.
+#[must_use]
+pub fn closed(parts: Vec<Part>, status: ExecutionStatus, at: Millis) -> Vec<Part> {
+    let mut timeline = Timeline::from_parts(parts);
+    for event in timeline.closing_events(status) {
+        timeline.apply(&event, at);
+    }
+    let mut parts = timeline.into_parts();
+    for part in &mut parts {
+        if let Part::Reasoning { end_time, .. } = part {
+            end_time.get_or_insert(at);
+        }
+    }
+    parts
+}
+
 fn settle(call: &mut ToolCall, output: &Value, is_error: bool, canceled: bool) {
     if canceled {
         call.state = ToolState::Cancelled;

@@ -1,1 +1,39 @@
-//! Placeholder.
+//! What the end-to-end tests are made of. Nothing here is a fake: the server is the real binary, the provider is a process of its
+//! own that speaks the real protocol, the browser is Chromium.
+//!
+//! | module | job |
+//! | --- | --- |
+//! | [`installation`] | a data folder and a configuration, and the servers that run on them |
+//! | [`client`] | a person's API client |
+//! | [`provider`] | a model provider that does what the message tells it to |
+//! | [`browser`] | a browser and what a person does with it |
+//! | [`process`] | programs that are started, watched and killed |
+//!
+//! Tests wait for a state and never for a time. [`within`] is the one deadline, and it is generous: a test that meets it has failed.
+
+pub mod browser;
+pub mod client;
+pub mod installation;
+pub mod process;
+pub mod provider;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// How long anything may take before a test gives it up.
+pub const GUARD: Duration = Duration::from_secs(60);
+
+/// Waits for `future`, or fails after [`GUARD`].
+///
+/// # Errors
+/// The future's own, or that it took too long; both say `what` was waited for.
+pub async fn within<T, E>(what: &str, future: impl Future<Output = Result<T, E>>) -> Result<T>
+where
+    Result<T, E>: Context<T, E>,
+{
+    match tokio::time::timeout(GUARD, future).await {
+        Ok(outcome) => outcome.with_context(|| format!("while waiting for {what}")),
+        Err(_) => anyhow::bail!("waited {} s for {what}", GUARD.as_secs()),
+    }
+}

@@ -1,2 +1,64 @@
-//! Placeholder.
-fn main() {}
+//! `cargo xtask …`: builds, serves, tests and measures Turnfast. It only starts other programs (cargo, the server, the package
+//! manager) and moves files; what the product does is none of its business.
+
+mod build;
+mod install;
+mod repo;
+mod size;
+mod test;
+mod web;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use crate::repo::Repo;
+
+/// Builds, serves, tests and measures Turnfast.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Builds the web app and the server and starts it. Everything behind `serve` goes to `turnfast serve`.
+    #[command(disable_help_flag = true)]
+    Serve {
+        /// Arguments for `turnfast serve`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
+    /// Checks and tests everything; the last line is `N passed, N failed`.
+    Test {
+        /// Run only tests whose name contains TEXT, and no checks.
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+    },
+    /// Builds the release binary, target/release/turnfast, with the web app inside.
+    Build,
+    /// Builds the web app into target/web.
+    Web,
+    /// Measures what a browser downloads against its limit.
+    Size,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = Repo::find().and_then(|repo| match cli.command {
+        Command::Serve { args } => build::serve(&repo, &args),
+        Command::Test { filter } => test::everything(&repo, filter.as_deref()),
+        Command::Build => build::release(&repo),
+        Command::Web => web::build(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Size => {
+            web::build(&repo)?;
+            size::check(&repo)
+        }
+    });
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

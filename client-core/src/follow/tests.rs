@@ -1,5 +1,4 @@
 //! A browser of several tabs, played without one.
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,17 @@
 //! What answers a turn. An [`Engine`] turns what the record holds into a stream of events; it knows nothing of how they are
 //! recorded, who reads them, or whether anyone does.
 
+pub mod catalog;
+pub mod conversation;
+pub mod demo;
+pub mod model;
+pub mod openai;
+pub mod tools;
+pub mod turn_loop;
+
+#[cfg(test)]
+mod tests;
+
 use futures::stream::BoxStream;
 use turnfast_shared::{
     Event, Message, Part,

@@ -1,8 +1,30 @@
 //! The configuration as the rest of the server sees it. Names, defaults and meanings are those of the configuration file.
+//! [`load`] reads it.
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
+mod cron;
+mod fields;
+pub mod load;
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use turnfast_shared::ids::Slug;
+
+pub use load::{LoadError, Mistake, Overrides};
+
+/// The data folder where none is named.
+pub const DEFAULT_DATA_DIR: &str = "./turnfast-data";
+
+/// The user that a server without users starts with, and the admin of the project that it starts with.
+pub const FIRST_USER: &str = "admin";
+
+/// The tools that every native agent may be given by name.
+pub const BUILT_IN_TOOLS: [&str; 3] = ["clock", "ask_user", "delegate"];
 
 /// A secret from the configuration. Never shown: its `Debug` is a placeholder and it has no `Display`.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,18 +66,128 @@ pub struct Config {
     pub server: Server,
     /// `--data-dir`: SQLite, locks, keys.
     pub data_dir: PathBuf,
-    /// `[database] url`; `None`: SQLite in the data folder.
-    pub database_url: Option<String>,
+    /// `[database] url`; `None`: SQLite in the data folder. Secret: it may hold a password.
+    pub database_url: Option<Secret>,
     /// `[features] agents`.
     pub agents_enabled: bool,
     /// `[limits]`.
     pub limits: Limits,
     /// `[[providers]]`.
     pub providers: Vec<Provider>,
-    /// `[[projects]]`.
+    /// `[[mcp_servers]]`.
+    pub mcp_servers: Vec<McpServer>,
+    /// `[[gateways]]`.
+    pub gateways: Vec<Gateway>,
+    /// `[[projects]]`; without any, one called `demo`.
     pub projects: Vec<Project>,
-    /// `[[agents]]`.
+    /// `[[agents]]`; where there is neither an agent nor a project, one called `assistant` of engine `demo`.
     pub agents: Vec<Agent>,
+}
+
+impl Config {
+    /// The SQLite database in the data folder.
+    #[must_use]
+    pub fn sqlite_path(&self) -> PathBuf {
+        self.data_dir.join("turnfast.db")
+    }
+
+    /// Creates the data folder where it is missing; then only its owner may look inside, for it holds password hashes.
+    ///
+    /// # Errors
+    /// The folder cannot be created.
+    pub fn create_data_dir(&self) -> io::Result<()> {
+        create_private_dir(&self.data_dir)
+    }
+
+    /// Where browsers reach this server, without a trailing slash: `public_url`, else `bound`. An address that stands for every
+    /// interface is shown as the local one.
+    #[must_use]
+    pub fn base_url(&self, bound: SocketAddr) -> String {
+        if let Some(url) = &self.server.public_url {
+            return url.clone();
+        }
+        let ip = match bound.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        format!("http://{}", SocketAddr::new(ip, bound.port()))
+    }
+
+    /// The project of that id.
+    #[must_use]
+    pub fn project(&self, id: &str) -> Option<&Project> {
+        self.projects.iter().find(|project| project.id.as_str() == id)
+    }
+
+    /// The agent of that id in that project.
+    #[must_use]
+    pub fn agent(&self, project: &Slug, id: &str) -> Option<&Agent> {
+        self.agents.iter().find(|agent| agent.project == *project && agent.id.as_str() == id)
+    }
+
+    /// Every secret that the configuration holds, longest first, to be cut out of whatever leaves the server: a provider may
+    /// echo a key in an error.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<&str> {
+        let keys = self.providers.iter().filter_map(|provider| provider.api_key.as_ref());
+        let tokens = self.gateways.iter().filter_map(|gateway| gateway.token.as_ref());
+        let mut secrets: Vec<&str> = keys
+            .chain(tokens)
+            .filter_map(|source| match source {
+                SecretSource::Present(secret) => Some(secret.expose()),
+                SecretSource::Missing(_) => None,
+            })
+            .chain(self.database_url.iter().map(Secret::expose))
+            .collect();
+        secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets
+    }
+
+    /// What is not wrong and still will not work, one sentence each: secrets that are not there, agents that lack a part.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let mut secret = |owner: String, source: Option<&SecretSource>| {
+            if let Some(SecretSource::Missing(place)) = source {
+                warnings.push(format!("{owner} has no secret: nothing found at {place}"));
+            }
+        };
+        for provider in &self.providers {
+            secret(format!("provider `{}`", provider.id), provider.api_key.as_ref());
+        }
+        for gateway in &self.gateways {
+            secret(format!("gateway `{}`", gateway.id), gateway.token.as_ref());
+        }
+        for agent in &self.agents {
+            let missing: &[(&str, bool)] = match agent.engine {
+                EngineKind::Native => &[("provider", agent.provider.is_none()), ("model", agent.model.is_none())],
+                EngineKind::Openclaw => &[("gateway", agent.gateway.is_none())],
+                EngineKind::Demo => &[],
+            };
+            for (key, _) in missing.iter().filter(|(_, missing)| *missing) {
+                warnings.push(format!("agent `{}` of project `{}` cannot run: it has no `{key}`", agent.id, agent.project));
+            }
+        }
+        warnings
+    }
+}
+
+/// Creates `path` and what is missing above it, readable by its owner alone where the system knows of owners.
+fn create_private_dir(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Whether `name` can be a user's: 1 to 64 of `A-Z a-z 0-9 . _ - @ +`, the first one a letter or digit. Case counts.
+#[must_use]
+pub fn is_user_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-@+".contains(&b))
 }
 
 /// `[server]`.
@@ -65,7 +197,8 @@ pub struct Server {
     pub listen: SocketAddr,
     /// `drain_seconds`, 30 by default.
     pub drain: Duration,
-    /// `public_url`: what browsers see; cookies and origin checks follow it.
+    /// `public_url`: what browsers see; cookies and origin checks follow it. An origin: scheme, host and port, no path, no
+    /// trailing slash.
     pub public_url: Option<String>,
     /// `metrics_listen`; `None`: off.
     pub metrics_listen: Option<SocketAddr>,
@@ -93,7 +226,36 @@ pub struct Provider {
     pub stall: Duration,
 }
 
-/// What a user is in a project.
+/// `[[mcp_servers]]`.
+#[derive(Clone, Debug)]
+pub struct McpServer {
+    /// `id`.
+    pub id: Slug,
+    /// How it is reached.
+    pub transport: McpTransport,
+}
+
+/// How an MCP server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum McpTransport {
+    /// `command`: a program and its arguments, spoken to over its standard streams. Never empty.
+    Command(Vec<String>),
+    /// `url`.
+    Url(String),
+}
+
+/// `[[gateways]]`: an OpenClaw Gateway.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    /// `id`.
+    pub id: Slug,
+    /// `url`: `ws://` or `wss://`.
+    pub url: String,
+    /// `token`; `None`: none is sent.
+    pub token: Option<SecretSource>,
+}
+
+/// What a user is in a project. Each role may do what the ones before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Reads.
@@ -151,6 +313,25 @@ pub struct Agent {
     pub approve: Vec<String>,
     /// `delegates`: agents that `delegate` may run.
     pub delegates: Vec<Slug>,
-    /// `continue_interrupted`.
+    /// `continue_interrupted`; false by default.
     pub continue_interrupted: bool,
+    /// `gateway`: an id of `[[gateways]]`, for engine `openclaw`.
+    pub gateway: Option<Slug>,
+    /// `gateway_agent`: the Gateway's own agent id, `main` by default.
+    pub gateway_agent: String,
+    /// `schedules`.
+    pub schedules: Vec<Schedule>,
+}
+
+/// One of an agent's `schedules`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// `id`, unique within the agent.
+    pub id: Slug,
+    /// `cron`: five fields (minute, hour, day of month, month, day of week). Only its form has been checked.
+    pub cron: String,
+    /// `tz`: an IANA zone name, `UTC` by default. Only its form has been checked.
+    pub tz: String,
+    /// `message`: what the agent is told.
+    pub message: String,
 }

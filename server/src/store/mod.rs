@@ -1,6 +1,8 @@
 //! What is recorded. One trait per concern, each with one implementation per database; [`Store`] is all of them.
 
 pub mod auth;
+#[cfg(test)]
+pub(crate) mod conformance;
 pub mod sqlite;
 pub mod turns;
 

@@ -1,1 +1,514 @@
-//! Admission, the registry, the writer, Stop, recovery.
+//! Turns: accepted, run, recorded, stopped, recovered. Knows nothing of HTTP and of SQL.
+//!
+//! An accepted turn belongs to a task of this module and to its row in the record, never to a connection.
+
+mod execution;
+pub mod live;
+pub mod liveness;
+pub mod recorder;
+pub mod recovery;
+pub mod registry;
+pub mod writer;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
+use turnfast_shared::{
+    Event, Part,
+    api::ExecutionUpdated,
+    ids::{ExecutionId, MessageId, ProcessId, RunId, Slug, ThreadId, UserId},
+    limits::TITLE_CHARS,
+    message::{AnswerMismatch, ResumeData},
+};
+use uuid::Uuid;
+
+use self::{
+    execution::Execution,
+    live::{LiveSink, LiveStream},
+    liveness::Claim,
+    recorder::Recorder,
+    registry::{Reason, Registered, Registry},
+    writer::Writer,
+};
+use crate::{
+    agents::{Engine, TurnInput},
+    clock,
+    relay::Hub,
+    store::{
+        Store, StoreError,
+        turns::{
+            Admission, DeleteOutcome, FlushOutcome, NewResume, NewTurn, ResumeAdmission, RunCancelOutcome, StopOutcome,
+            ThreadChoice, ThreadKey,
+        },
+    },
+};
+
+/// How long executions that were told to end at shutdown get to record it.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// Pause between attempts to read what an accepted execution starts from.
+const READ_AGAIN: Duration = Duration::from_millis(500);
+
+/// A message that a person submits.
+pub struct Submit {
+    /// The thread; its id is fresh where the person named none.
+    pub key: ThreadKey,
+    /// Whether the thread may be new.
+    pub choice: ThreadChoice,
+    /// The message's id.
+    pub message: MessageId,
+    /// What the person typed.
+    pub text: String,
+    /// What answers it.
+    pub engine: Arc<dyn Engine>,
+}
+
+/// An answer that a person gives to a suspended tool call.
+pub struct Resume {
+    /// The project.
+    pub project: Slug,
+    /// The agent.
+    pub agent: Slug,
+    /// Who answers.
+    pub owner: UserId,
+    /// The suspended turn.
+    pub run: RunId,
+    /// The call that is answered.
+    pub tool_call_id: String,
+    /// The answer.
+    pub answer: ResumeData,
+    /// What goes on.
+    pub engine: Arc<dyn Engine>,
+}
+
+/// Why a submit, an answer or a deletion was refused. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The thread, turn or call is unknown, or someone else's.
+    #[error("not found")]
+    NotFound,
+    /// The thread runs a turn.
+    #[error("a turn is running")]
+    TurnRunning {
+        /// Its execution.
+        active: ExecutionId,
+    },
+    /// The thread waits for an answer.
+    #[error("the thread waits for an answer")]
+    InteractionOpen,
+    /// The question was answered, cancelled or expired before.
+    #[error("the interaction is closed")]
+    InteractionClosed,
+    /// The message was accepted before.
+    #[error("the message was accepted before")]
+    AlreadyAccepted {
+        /// The execution that it started.
+        execution: ExecutionId,
+    },
+    /// The answer does not fit the question.
+    #[error(transparent)]
+    BadAnswer(#[from] AnswerMismatch),
+    /// The user has as many turns running as allowed.
+    #[error("too many turns are running")]
+    TooManyTurns,
+    /// The server takes no new turns.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    /// The database does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The turns of this process.
+pub struct Turns {
+    store: Arc<dyn Store>,
+    hub: Arc<Hub>,
+    writer: Writer,
+    registry: Arc<Registry>,
+    process: ProcessId,
+    /// Held until [`Turns::release`].
+    claim: Mutex<Option<Claim>>,
+    /// Executions, and admissions on their way to become some.
+    tasks: TaskTracker,
+    draining: AtomicBool,
+    max_running_per_user: u32,
+}
+
+impl Turns {
+    /// Claims a process id in `locks` (the folder that all processes of the database share), ends what dead processes left
+    /// running, and starts the writer. Serve requests only after it.
+    ///
+    /// # Errors
+    /// The lock folder cannot be written to, or the database does not answer.
+    pub async fn start(
+        store: Arc<dyn Store>,
+        hub: Arc<Hub>,
+        locks: PathBuf,
+        max_running_per_user: u32,
+    ) -> Result<Arc<Self>, StoreError> {
+        let process = ProcessId::from(Uuid::now_v7());
+        let lock_error = |error: std::io::Error| StoreError::Unavailable(format!("the lock folder {}: {error}", locks.display()));
+        let claim = Claim::acquire(&locks, process).map_err(lock_error)?;
+        for dead in store.running_processes().await? {
+            let Some(taken) = Claim::take_over(&locks, dead).map_err(lock_error)? else { continue };
+            let ended = recovery::recover(&*store, store.orphans(dead).await?, clock::now()).await?;
+            for (flush, outcome) in ended {
+                let FlushOutcome::Written { revision, .. } = outcome else { continue };
+                tracing::warn!(execution = %flush.execution, thread = %flush.key.thread, "ended an execution whose process died");
+                notify(&hub, &flush.key, Some(flush.execution), revision);
+            }
+            taken.release();
+        }
+        let writer = Writer::start(store.clone(), hub.clone());
+        Ok(Arc::new(Self {
+            store,
+            hub,
+            writer,
+            registry: Arc::default(),
+            process,
+            claim: Mutex::new(Some(claim)),
+            tasks: TaskTracker::new(),
+            draining: AtomicBool::new(false),
+            max_running_per_user,
+        }))
+    }
+
+    /// Accepts a typed message and starts its turn. The stream's first event is `execution-started`.
+    ///
+    /// The caller may be dropped at any time: before the turn is accepted, none starts; from then on it runs to its end.
+    ///
+    /// # Errors
+    /// [`Refused`]: the thread is as it was.
+    pub async fn submit(self: &Arc<Self>, submit: Submit) -> Result<LiveStream, Refused> {
+        self.accept(move |turns, answer| async move { turns.admit(submit, &answer).await }).await
+    }
+
+    /// Accepts an answer and goes on with its turn. The stream's first event is `execution-started`.
+    ///
+    /// # Errors
+    /// [`Refused`]: the question is as it was, or closed before.
+    pub async fn resume(self: &Arc<Self>, resume: Resume) -> Result<LiveStream, Refused> {
+        self.accept(move |turns, answer| async move { turns.admit_resume(resume, &answer).await }).await
+    }
+
+    /// Runs an admission in a task of its own: the request's future may vanish at any await, an admission may not.
+    async fn accept<W, F>(self: &Arc<Self>, work: W) -> Result<LiveStream, Refused>
+    where
+        W: FnOnce(Arc<Self>, oneshot::Sender<()>) -> F,
+        F: Future<Output = Result<(Accepted, LiveStream), Refused>> + Send + 'static,
+    {
+        if self.is_draining() {
+            return Err(Refused::ShuttingDown);
+        }
+        let (answer, _asker_is_there) = oneshot::channel::<()>();
+        let admission = work(self.clone(), answer);
+        let turns = self.clone();
+        let task = self.tasks.spawn(async move {
+            let (accepted, stream) = admission.await?;
+            turns.tasks.spawn(accepted.run(turns.store.clone()));
+            Ok(stream)
+        });
+        task.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "an admission panicked");
+            Err(Refused::Store(StoreError::Corrupt("the server failed while it accepted the turn".to_owned())))
+        })
+    }
+
+    async fn admit(self: Arc<Self>, submit: Submit, asker: &oneshot::Sender<()>) -> Result<(Accepted, LiveStream), Refused> {
+        if asker.is_closed() {
+            return Err(Refused::ShuttingDown);
+        }
+        let execution = ExecutionId::from(Uuid::now_v7());
+        let assistant_message = MessageId::from(Uuid::now_v7());
+        let registered = self.registry.register(execution);
+        let admission = self
+            .store
+            .admit(NewTurn {
+                key: submit.key.clone(),
+                choice: submit.choice,
+                title: title_of(&submit.text),
+                message: submit.message,
+                content: vec![Part::Text { text: submit.text }],
+                assistant_message,
+                execution,
+                process: self.process,
+                max_running: self.max_running_per_user,
+                at: clock::now(),
+            })
+            .await?;
+        let revision = match admission {
+            Admission::Accepted { revision } => revision,
+            Admission::ThreadNotFound => return Err(Refused::NotFound),
+            Admission::TurnRunning { active } => return Err(Refused::TurnRunning { active }),
+            Admission::InteractionOpen => return Err(Refused::InteractionOpen),
+            Admission::AlreadyAccepted { execution } => return Err(Refused::AlreadyAccepted { execution }),
+            Admission::TooManyTurns => return Err(Refused::TooManyTurns),
+        };
+        tracing::info!(%execution, thread = %submit.key.thread, "turn accepted");
+        notify(&self.hub, &submit.key, Some(execution), revision);
+        let started = Started { key: submit.key, message: submit.message, assistant_message, answers: Vec::new() };
+        Ok(self.started(execution, registered, started, submit.engine))
+    }
+
+    async fn admit_resume(
+        self: Arc<Self>,
+        resume: Resume,
+        asker: &oneshot::Sender<()>,
+    ) -> Result<(Accepted, LiveStream), Refused> {
+        if asker.is_closed() {
+            return Err(Refused::ShuttingDown);
+        }
+        let execution = ExecutionId::from(Uuid::now_v7());
+        let registered = self.registry.register(execution);
+        let admission = self
+            .store
+            .admit_resume(NewResume {
+                project: resume.project.clone(),
+                agent: resume.agent.clone(),
+                owner: resume.owner,
+                run: resume.run,
+                tool_call_id: resume.tool_call_id.clone(),
+                answer: resume.answer.clone(),
+                execution,
+                process: self.process,
+                max_running: self.max_running_per_user,
+                at: clock::now(),
+            })
+            .await?;
+        let (thread, message, revision) = match admission {
+            ResumeAdmission::Accepted { thread, message, revision } => (thread, message, revision),
+            ResumeAdmission::NotFound => return Err(Refused::NotFound),
+            ResumeAdmission::Closed => return Err(Refused::InteractionClosed),
+            ResumeAdmission::TurnRunning { active } => return Err(Refused::TurnRunning { active }),
+            ResumeAdmission::Mismatch(mismatch) => return Err(mismatch.into()),
+            ResumeAdmission::TooManyTurns => return Err(Refused::TooManyTurns),
+        };
+        let key = ThreadKey { project: resume.project, agent: resume.agent, thread, owner: resume.owner };
+        tracing::info!(%execution, %thread, "turn resumed");
+        notify(&self.hub, &key, Some(execution), revision);
+        let answers = vec![(resume.tool_call_id, resume.answer)];
+        let started = Started { key, message, assistant_message: resume.run.into(), answers };
+        Ok(self.started(execution, registered, started, resume.engine))
+    }
+
+    fn started(
+        &self,
+        execution: ExecutionId,
+        registered: Registered,
+        started: Started,
+        engine: Arc<dyn Engine>,
+    ) -> (Accepted, LiveStream) {
+        let (mut live, stream) = live::channel(execution);
+        live.send(&Event::ExecutionStarted {
+            execution_id: execution,
+            session_id: started.key.thread,
+            message_id: started.message,
+            assistant_message_id: started.assistant_message,
+        });
+        let accepted =
+            Accepted { execution, process: self.process, started, engine, live, registered, writer: self.writer.clone() };
+        (accepted, stream)
+    }
+
+    /// Asks an execution to stop. `Some(true)`: it ran, and the wish is recorded; `Some(false)`: it had ended; `None`: not found.
+    ///
+    /// # Errors
+    /// The database does not answer; nothing was asked for.
+    pub async fn stop(&self, key: &ThreadKey, execution: ExecutionId) -> Result<Option<bool>, StoreError> {
+        Ok(match self.store.request_stop(key, execution, clock::now()).await? {
+            StopOutcome::NotFound => None,
+            StopOutcome::AlreadyEnded => Some(false),
+            StopOutcome::Requested => {
+                self.registry.cancel(execution, Reason::Stop);
+                Some(true)
+            }
+            StopOutcome::SuspensionEnded { revision } => {
+                notify(&self.hub, key, Some(execution), revision);
+                Some(true)
+            }
+        })
+    }
+
+    /// Cancels a suspended turn. `Some(false)`: it did not wait for anyone; `None`: not found.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn cancel_run(&self, project: &Slug, agent: &Slug, owner: UserId, run: RunId) -> Result<Option<bool>, StoreError> {
+        Ok(match self.store.cancel_run(project, agent, owner, run, clock::now()).await? {
+            RunCancelOutcome::NotFound => None,
+            RunCancelOutcome::NotSuspended => Some(false),
+            RunCancelOutcome::Cancelled { thread, execution, revision } => {
+                let key = ThreadKey { project: project.clone(), agent: agent.clone(), thread, owner };
+                notify(&self.hub, &key, Some(execution), revision);
+                Some(true)
+            }
+        })
+    }
+
+    /// Renames a thread; `false`: not found.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn rename_thread(&self, key: &ThreadKey, title: String) -> Result<bool, StoreError> {
+        let Some(revision) = self.store.rename_thread(key, title).await? else { return Ok(false) };
+        notify(&self.hub, key, None, revision);
+        Ok(true)
+    }
+
+    /// Deletes a thread that runs nothing.
+    ///
+    /// # Errors
+    /// [`Refused::NotFound`], [`Refused::TurnRunning`], or the database does not answer.
+    pub async fn delete_thread(&self, key: &ThreadKey) -> Result<(), Refused> {
+        match self.store.delete_thread(key).await? {
+            DeleteOutcome::NotFound => Err(Refused::NotFound),
+            DeleteOutcome::TurnRunning { active } => Err(Refused::TurnRunning { active }),
+            DeleteOutcome::Deleted { revision } => {
+                notify(&self.hub, key, None, revision);
+                Ok(())
+            }
+        }
+    }
+
+    /// How many executions run here.
+    pub fn running(&self) -> usize {
+        self.registry.len()
+    }
+
+    /// Whether new turns are refused because the server goes down.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// From now on new turns are refused; those that run go on.
+    pub fn start_draining(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.tasks.close();
+    }
+
+    /// Waits until all turns have ended, for at most `deadline`; those that still run then end `interrupted`.
+    pub async fn drain(&self, deadline: Duration) {
+        self.start_draining();
+        if tokio::time::timeout(deadline, self.tasks.wait()).await.is_ok() {
+            return;
+        }
+        tracing::warn!(running = self.registry.len(), "the drain deadline is over; ending what still runs");
+        self.registry.cancel_all(Reason::Shutdown);
+        if tokio::time::timeout(LAST_WORDS, self.tasks.wait()).await.is_err() {
+            tracing::error!("some turns could not record their end; the next start marks them interrupted");
+        }
+    }
+
+    /// Gives the process's claim up. Only after [`Turns::drain`]; a claim that is not released is taken over by the next start.
+    pub fn release(&self) {
+        if let Some(claim) = self.claim.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            claim.release();
+        }
+    }
+}
+
+/// What an accepted execution answers.
+struct Started {
+    key: ThreadKey,
+    message: MessageId,
+    assistant_message: MessageId,
+    answers: Vec<(String, ResumeData)>,
+}
+
+/// An execution whose row is committed.
+struct Accepted {
+    execution: ExecutionId,
+    process: ProcessId,
+    started: Started,
+    engine: Arc<dyn Engine>,
+    live: LiveSink,
+    registered: Registered,
+    writer: Writer,
+}
+
+impl Accepted {
+    async fn run(self, store: Arc<dyn Store>) {
+        let Started { key, assistant_message, answers, .. } = self.started;
+        let run = RunId::from(assistant_message);
+        let (history, so_far) = loop {
+            match store.turn_input(key.thread, assistant_message).await {
+                Ok(input) => break input,
+                Err(StoreError::Unavailable(error)) => {
+                    // Accepted is accepted: it waits for the database, as every later step does.
+                    tracing::warn!(execution = %self.execution, error, "the thread cannot be read yet; trying again");
+                    tokio::time::sleep(READ_AGAIN).await;
+                }
+                Err(StoreError::Corrupt(error)) => {
+                    tracing::error!(execution = %self.execution, error, "the thread cannot be read; giving the execution up");
+                    return;
+                }
+            }
+        };
+        let engine = self.engine.start(TurnInput {
+            project: key.project.clone(),
+            agent: key.agent.clone(),
+            thread: key.thread,
+            run,
+            execution: self.execution,
+            history,
+            so_far: so_far.clone(),
+            answers,
+        });
+        let execution = Execution {
+            id: self.execution,
+            process: self.process,
+            key,
+            run,
+            live: self.live,
+            registered: self.registered,
+            recorder: Recorder::new(so_far),
+            writer: self.writer,
+        };
+        execution.run(engine).await;
+    }
+}
+
+fn notify(hub: &Hub, key: &ThreadKey, execution: Option<ExecutionId>, revision: u64) {
+    hub.updated(
+        key.owner,
+        &ExecutionUpdated {
+            project_id: key.project.clone(),
+            agent_id: key.agent.clone(),
+            thread_id: key.thread,
+            execution_id: execution,
+            revision,
+        },
+    );
+}
+
+/// A new thread's title: the first line of its first message that says anything.
+fn title_of(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("New conversation");
+    match line.char_indices().nth(TITLE_CHARS) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line.to_owned(),
+    }
+}
+
+/// A thread id for a conversation that begins.
+#[must_use]
+pub fn new_thread_id() -> ThreadId {
+    Uuid::now_v7().into()
+}
+
+/// A message id for a submit that names none.
+#[must_use]
+pub fn new_message_id() -> MessageId {
+    Uuid::now_v7().into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! The record in SQLite: one writer connection, a pool of readers, write-ahead log.
 
 mod auth;
+pub mod backup;
 mod turns;
 
 use std::{path::Path, str::FromStr, time::Duration};
@@ -64,7 +65,7 @@ impl SqliteStore {
         Ok(Self { writer, readers, writes: TaskTracker::new() })
     }
 
-    /// Where reads come from.
+    /// Where single-statement reads come from.
     fn readers(&self) -> &SqlitePool {
         &self.readers
     }
@@ -89,11 +90,71 @@ impl SqliteStore {
         task.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
     }
 
+    /// Runs `work` on one state of the database: a read transaction, in a task of its own for the reason given at
+    /// [`SqliteStore::write`].
+    async fn read<T, W>(&self, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
+    {
+        let pool = self.readers.clone();
+        let task = tokio::spawn(async move {
+            let mut transaction = pool.begin_with("BEGIN").await?;
+            let value = work(&mut transaction).await?;
+            transaction.commit().await?;
+            Ok(value)
+        });
+        task.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+    }
+
+    /// Makes the database as full as its disk would, or gives it room again.
+    #[cfg(test)]
+    pub(crate) async fn limit_size(&self, limited: bool) {
+        let statement = if limited { "PRAGMA max_page_count = 1" } else { "PRAGMA max_page_count = 1073741823" };
+        sqlx::query(statement).execute(&self.writer).await.unwrap();
+    }
+
     /// Waits for the writes that run and closes the database.
     pub async fn close(&self) {
         self.writes.close();
         self.writes.wait().await;
         self.readers.close().await;
         self.writer.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SqliteStore;
+    use crate::store::conformance::conformance;
+
+    async fn open() -> (SqliteStore, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("turnfast.db")).await.unwrap();
+        (store, folder)
+    }
+
+    conformance! { open() =>
+        an_accepted_turn_shows_before_any_output
+        a_thread_is_found_only_under_its_whole_key
+        a_thread_runs_one_turn_at_a_time
+        of_racing_submits_one_wins
+        a_message_is_accepted_once
+        a_user_runs_a_bounded_number_of_turns
+        open_text_is_read_back_as_it_was_written
+        a_late_or_foreign_write_is_refused_and_changes_nothing
+        a_group_of_flushes_is_one_commit
+        an_end_is_final
+        a_partial_read_merges_to_the_full_one
+        a_stop_is_recorded_and_names_one_execution
+        a_suspension_waits_and_holds_the_thread
+        an_answer_resumes_the_same_message
+        of_racing_answers_one_wins
+        a_stop_ends_a_suspension_whichever_came_first
+        a_suspended_turn_is_cancelled_once
+        orphans_are_found_by_their_process
+        threads_are_listed_newest_first_in_pages
+        threads_are_renamed_and_deleted
+        dropped_callers_leave_nothing_half_done
     }
 }

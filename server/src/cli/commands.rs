@@ -1,0 +1,239 @@
+//! What the commands do. Each works on the database directly, also while a server runs on it.
+
+use std::{
+    fmt::Write as _,
+    io::{self, Read as _},
+    path::Path,
+    sync::Arc,
+};
+
+use turnfast_shared::Millis;
+
+use super::{Failure, Token, User, note};
+use crate::{
+    auth::{self, Auth, Scopes, link_url, password},
+    clock,
+    config::{Config, Secret},
+    store::{AuthStore as _, auth as record, sqlite::SqliteStore},
+};
+
+/// Longest password, in bytes.
+const MAX_PASSWORD: u64 = 1_024;
+
+/// Only SQLite is there to store in.
+pub(super) fn refuse_postgres(config: &Config) -> Result<(), Failure> {
+    match config.database_url {
+        None => Ok(()),
+        Some(_) => Err(Failure::new(
+            "the database URL names PostgreSQL, and this build stores in SQLite only; leave the URL out for SQLite in the data folder",
+        )),
+    }
+}
+
+async fn open(config: &Config) -> Result<Arc<SqliteStore>, Failure> {
+    refuse_postgres(config)?;
+    let folder = config.data_dir.display();
+    config.create_data_dir().map_err(|error| Failure::new(format!("the data folder {folder} cannot be used: {error}")))?;
+    Ok(Arc::new(SqliteStore::open(&config.sqlite_path()).await?))
+}
+
+/// `check`, of a configuration that has no mistakes.
+pub(super) fn check(config: &Config, file: Option<&Path>) -> String {
+    for warning in config.warnings() {
+        note(&format!("warning: {warning}"));
+    }
+    if let Err(failure) = refuse_postgres(config) {
+        note(&format!("warning: {failure}"));
+    }
+    let (projects, agents) = (config.projects.len(), config.agents.len());
+    let what = file.map_or_else(|| "no configuration file, the defaults".to_owned(), |file| file.display().to_string());
+    format!("{what}: no mistakes; projects: {projects}, agents: {agents}\n")
+}
+
+/// `migrate`.
+pub(super) async fn migrate(config: &Config) -> Result<String, Failure> {
+    open(config).await?.close().await;
+    Ok(format!("{} is up to date\n", config.sqlite_path().display()))
+}
+
+/// `backup`.
+pub(super) async fn backup(config: &Config, to: &Path) -> Result<String, Failure> {
+    refuse_postgres(config)?;
+    let from = config.sqlite_path();
+    if !from.exists() {
+        return Err(Failure::new(format!("there is no database {} to back up; is --data-dir right?", from.display())));
+    }
+    let store = open(config).await?;
+    let done = store.backup(to).await;
+    store.close().await;
+    done.map_err(|error| Failure::new(format!("no backup was written: {error}")))?;
+    Ok(format!("{}\n", to.display()))
+}
+
+/// `user …`.
+pub(super) async fn user(config: &Config, command: User) -> Result<String, Failure> {
+    // Before anything is opened: a pipe that brings no password changes nothing.
+    let hash = match command {
+        User::Add { password_stdin: true, .. } | User::Password { .. } => Some(read_password()?),
+        _ => None,
+    };
+    let store = open(config).await?;
+    let auth = Auth::new(Arc::<SqliteStore>::clone(&store));
+    let output = match command {
+        User::Add { name, .. } => add(config, &auth, &name, hash).await,
+        User::List => list_users(config, &store).await,
+        User::Disable { name } => switch(&store, &name, true).await,
+        User::Enable { name } => switch(&store, &name, false).await,
+        User::Link { name } => link(config, &auth, &store, &name).await,
+        User::Password { name } => {
+            let user = find(&store, &name).await?;
+            store.set_password_hash(user.id, hash.unwrap_or_default()).await?;
+            Ok(String::new())
+        }
+    };
+    store.close().await;
+    output
+}
+
+async fn add(config: &Config, auth: &Auth, name: &str, hash: Option<String>) -> Result<String, Failure> {
+    let needs_link = hash.is_none();
+    let Some(id) = auth.add_user(name, hash).await? else {
+        return Err(Failure::new(format!("there is a user `{name}` already; `turnfast user link {name}` makes a sign-in link")));
+    };
+    if !config.projects.iter().any(|project| project.members.contains_key(name)) {
+        note(&format!("`{name}` can use nothing yet: name them in `members` of a project in the configuration"));
+    }
+    if needs_link { Ok(show_link(config, &auth.create_link(id).await?)) } else { Ok(String::new()) }
+}
+
+async fn link(config: &Config, auth: &Auth, store: &SqliteStore, name: &str) -> Result<String, Failure> {
+    let user = find_enabled(store, name).await?;
+    Ok(show_link(config, &auth.create_link(user.id).await?))
+}
+
+fn show_link(config: &Config, link: &Secret) -> String {
+    let hours = auth::LINK / (60 * 60 * 1_000);
+    note(&format!("sign in once with this link, within {hours} hours:"));
+    let listen = config.server.listen;
+    if config.server.public_url.is_none() && listen.port() == 0 {
+        note("the server picks its port, so put the address that it prints in front");
+        return format!("{}\n", link_url("", link));
+    }
+    format!("{}\n", link_url(&config.base_url(listen), link))
+}
+
+async fn switch(store: &SqliteStore, name: &str, disabled: bool) -> Result<String, Failure> {
+    let user = find(store, name).await?;
+    store.set_disabled(user.id, disabled).await?;
+    Ok(String::new())
+}
+
+async fn find(store: &SqliteStore, name: &str) -> Result<record::User, Failure> {
+    let user = store.user_named(name).await?;
+    user.ok_or_else(|| Failure::new(format!("there is no user `{name}`; `turnfast user list` shows who there is")))
+}
+
+async fn find_enabled(store: &SqliteStore, name: &str) -> Result<record::User, Failure> {
+    let user = find(store, name).await?;
+    if user.disabled {
+        return Err(Failure::new(format!("`{name}` is disabled; `turnfast user enable {name}` first")));
+    }
+    Ok(user)
+}
+
+async fn list_users(config: &Config, store: &SqliteStore) -> Result<String, Failure> {
+    let mut rows = vec![["NAME", "STATE", "PASSWORD", "LAST SIGN-IN", "PROJECTS"].map(str::to_owned)];
+    for user in store.users().await? {
+        let projects = config.projects.iter().filter(|project| project.members.contains_key(&user.name));
+        let projects: Vec<&str> = projects.map(|project| project.id.as_str()).collect();
+        rows.push([
+            user.name.clone(),
+            if user.disabled { "disabled" } else { "enabled" }.to_owned(),
+            if user.has_password { "yes" } else { "no" }.to_owned(),
+            moment(user.signed_in_at, "never"),
+            if projects.is_empty() { "-".to_owned() } else { projects.join(",") },
+        ]);
+    }
+    Ok(table(&rows))
+}
+
+/// `token …`.
+pub(super) async fn token(config: &Config, command: Token) -> Result<String, Failure> {
+    let store = open(config).await?;
+    let output = match command {
+        Token::Create { user, scopes, expires } => {
+            let auth = Auth::new(Arc::<SqliteStore>::clone(&store));
+            let user = find_enabled(&store, &user).await?;
+            let scopes = scopes.map(Scopes::from_iter);
+            Ok(format!("{}\n", auth.create_token(&user, scopes, expires).await?.expose()))
+        }
+        Token::List => list_tokens(&store).await,
+        Token::Revoke { id } if store.revoke_token(id, clock::now()).await? => Ok(String::new()),
+        Token::Revoke { id } => Err(Failure::new(format!("there is no token {id}; `turnfast token list` shows which there are"))),
+    };
+    store.close().await;
+    output
+}
+
+async fn list_tokens(store: &SqliteStore) -> Result<String, Failure> {
+    let now = clock::now();
+    let mut rows = vec![["ID", "USER", "STATE", "SCOPES", "CREATED", "EXPIRES"].map(str::to_owned)];
+    for token in store.tokens().await? {
+        let state = match (token.revoked_at, token.expires_at) {
+            (Some(_), _) => "revoked",
+            (None, Some(at)) if at <= now => "expired",
+            _ => "valid",
+        };
+        rows.push([
+            token.id.to_string(),
+            token.name,
+            state.to_owned(),
+            token.scopes.map_or_else(|| "all".to_owned(), |scopes| scopes.replace(' ', ",")),
+            clock::rfc3339(token.created_at),
+            moment(token.expires_at, "never"),
+        ]);
+    }
+    Ok(table(&rows))
+}
+
+fn moment(at: Option<Millis>, none: &str) -> String {
+    at.map_or_else(|| none.to_owned(), clock::rfc3339)
+}
+
+/// Columns as wide as their widest cell.
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            // Writing to a string cannot fail.
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Reads a password from standard input, without the line's end, and hashes it.
+fn read_password() -> Result<String, Failure> {
+    let mut text = String::new();
+    io::stdin()
+        .take(MAX_PASSWORD + 3)
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::new(format!("cannot read the password: {error}")))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    if text.is_empty() {
+        return Err(Failure::new("the password on standard input is empty"));
+    }
+    if text.len() as u64 > MAX_PASSWORD || text.contains('\n') {
+        return Err(Failure::new(format!("a password is one line of at most {MAX_PASSWORD} bytes")));
+    }
+    if text.chars().count() < 8 {
+        note("warning: this password has fewer than 8 characters");
+    }
+    password::hash(&Secret::new(text.to_owned())).map_err(|error| Failure::new(format!("cannot hash the password: {error}")))
+}

@@ -1,0 +1,63 @@
+//! GET `/push`: the signed-in user's notifications (contract 1, section 5). Invalidations only; who gets one reads.
+
+use std::{fmt::Write as _, sync::Arc, time::Duration};
+
+use axum::{extract::State, response::Response};
+use bytes::Bytes;
+use futures::stream;
+use turnfast_shared::{api::PushEvent, limits::KEEP_ALIVE_SECONDS};
+
+use super::{problem::ApiError, sse};
+use crate::{app::App, auth::Caller, relay::Follower};
+
+/// Reconnects are spread over this range of milliseconds, so that a restart does not bring every browser back at once.
+const RETRY_MS: std::ops::Range<u32> = 1_000..4_000;
+
+/// Follows the caller's threads.
+pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, ApiError> {
+    // Subscribed before the answer begins: whoever sees `connected` misses nothing that is committed from then on.
+    let follower = app.hub.follow(caller.user);
+    let shutdown = app.streams.clone();
+    let state = Following { app, caller, follower, connected: false };
+    Ok(sse::response(Box::pin(stream::unfold(state, next)), shutdown))
+}
+
+struct Following {
+    app: Arc<App>,
+    caller: Caller,
+    follower: Follower,
+    connected: bool,
+}
+
+async fn next(mut state: Following) -> Option<(Bytes, Following)> {
+    let mut out = String::new();
+    if !state.connected {
+        state.connected = true;
+        let retry = rand::random_range(RETRY_MS);
+        let _ = write!(out, "retry: {retry}\n\n");
+        put(&mut out, &PushEvent::Connected)?;
+        return Some((out.into(), state));
+    }
+    match tokio::time::timeout(Duration::from_secs(KEEP_ALIVE_SECONDS), state.follower.changed()).await {
+        Ok(changes) => {
+            for change in changes? {
+                put(&mut out, &PushEvent::AgentExecutionUpdated(change))?;
+            }
+        }
+        Err(_elapsed) => {
+            // Signed out, disabled or revoked meanwhile: the connection ends, and its reader learns why when it comes back.
+            // A database that does not answer says neither; the connection stays.
+            if let Ok(false) = state.app.auth.still_valid(&state.caller).await {
+                return None;
+            }
+            put(&mut out, &PushEvent::Ping)?;
+        }
+    }
+    Some((out.into(), state))
+}
+
+fn put(out: &mut String, event: &PushEvent) -> Option<()> {
+    let json = serde_json::to_string(event).ok()?;
+    let _ = write!(out, "data: {json}\n\n");
+    Some(())
+}

@@ -1,0 +1,577 @@
+//! Turns over a real database and an engine that the test plays itself.
+
+use std::{path::Path, sync::Mutex};
+
+use futures::StreamExt;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use turnfast_shared::{ExecutionStatus, Message, Timeline, ToolState, event::Suspension, message::SuspendPayload, sse};
+
+use super::*;
+use crate::{
+    agents::{EventStream, TurnError},
+    relay::Follower,
+    store::sqlite::SqliteStore,
+};
+
+type Script = mpsc::UnboundedSender<Result<Event, TurnError>>;
+
+/// An engine whose executions the test plays: each start hands over what drives it.
+#[derive(Default)]
+struct Puppet {
+    starts: Mutex<Vec<(TurnInput, Script)>>,
+    started: tokio::sync::Notify,
+}
+
+impl Engine for Puppet {
+    fn start(&self, input: TurnInput) -> EventStream {
+        let (script, mut items) = mpsc::unbounded_channel();
+        self.starts.lock().unwrap().push((input, script));
+        self.started.notify_one();
+        Box::pin(futures::stream::poll_fn(move |context| items.poll_recv(context)))
+    }
+}
+
+impl Puppet {
+    async fn next_start(&self) -> (TurnInput, Script) {
+        loop {
+            if let Some(start) = self.starts.lock().unwrap().pop() {
+                return start;
+            }
+            self.started.notified().await;
+        }
+    }
+}
+
+struct World {
+    folder: TempDir,
+    sqlite: SqliteStore,
+    store: Arc<dyn Store>,
+    hub: Arc<Hub>,
+    turns: Arc<Turns>,
+    puppet: Arc<Puppet>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let sqlite = SqliteStore::open(&folder.path().join("turnfast.db")).await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(sqlite.clone());
+        let hub = Arc::new(Hub::default());
+        let turns = start(&store, &hub, folder.path()).await;
+        Self { folder, sqlite, store, hub, turns, puppet: Arc::default() }
+    }
+
+    fn submit_of(&self, n: u128) -> Submit {
+        Submit {
+            key: key(),
+            choice: ThreadChoice::NewIfUnknown,
+            message: Uuid::from_u128(n).into(),
+            text: format!("question {n}"),
+            engine: self.puppet.clone(),
+        }
+    }
+
+    /// Submits, and gives the live stream and what plays the engine.
+    async fn submit(&self, n: u128) -> (Live, TurnInput, Script) {
+        let stream = self.turns.submit(self.submit_of(n)).await.unwrap();
+        let (input, script) = self.puppet.next_start().await;
+        (Live::new(stream), input, script)
+    }
+
+    async fn messages(&self) -> Vec<Message> {
+        let snapshot = self.store.snapshot(&key(), None).await.unwrap().unwrap();
+        snapshot.messages.into_iter().map(|m| m.parse().unwrap()).collect()
+    }
+
+    async fn active(&self) -> Option<ExecutionId> {
+        self.store.snapshot(&key(), None).await.unwrap().unwrap().active
+    }
+
+    fn follow(&self) -> Follower {
+        self.hub.follow(key().owner)
+    }
+
+    /// Waits until the newest message shows what the test waits for. Reads when told that something changed, as a browser does.
+    async fn until(&self, follower: &mut Follower, shows: impl Fn(&Message) -> bool) -> Message {
+        loop {
+            if let Some(newest) = self.messages().await.pop().filter(&shows) {
+                return newest;
+            }
+            follower.changed().await.unwrap();
+        }
+    }
+
+    async fn until_status(&self, follower: &mut Follower, status: ExecutionStatus) -> Message {
+        self.until(follower, |message| message.execution_status == Some(status)).await
+    }
+}
+
+async fn start(store: &Arc<dyn Store>, hub: &Arc<Hub>, folder: &Path) -> Arc<Turns> {
+    Turns::start(store.clone(), hub.clone(), folder.join("processes"), 8).await.unwrap()
+}
+
+fn key() -> ThreadKey {
+    ThreadKey {
+        project: "demo".parse().unwrap(),
+        agent: "assistant".parse().unwrap(),
+        thread: Uuid::from_u128(1).into(),
+        owner: Uuid::from_u128(2).into(),
+    }
+}
+
+fn delta(text: &str) -> Event {
+    Event::TextDelta { id: "t".to_owned(), delta: text.to_owned() }
+}
+
+fn tool_call(id: &str) -> Event {
+    Event::ToolCall { tool_call_id: id.to_owned(), tool_name: "clock".to_owned(), input: serde_json::json!({}) }
+}
+
+fn tool_start(id: &str) -> Event {
+    Event::ToolExecutionStart { tool_call_id: id.to_owned(), tool_name: "clock".to_owned(), start_time: 1 }
+}
+
+/// Reads a live stream as a client does.
+struct Live {
+    stream: LiveStream,
+    parser: sse::Parser,
+    ready: std::collections::VecDeque<Event>,
+}
+
+impl Live {
+    fn new(stream: LiveStream) -> Self {
+        Self { stream, parser: sse::Parser::default(), ready: Default::default() }
+    }
+
+    async fn next(&mut self) -> Option<Event> {
+        while self.ready.is_empty() {
+            let bytes = self.stream.next().await?;
+            let ready = &mut self.ready;
+            self.parser.feed(&bytes, |event| ready.push_back(serde_json::from_str(&event.data).unwrap())).unwrap();
+        }
+        self.ready.pop_front()
+    }
+
+    async fn rest(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(event) = self.next().await {
+            events.push(event);
+        }
+        events
+    }
+}
+
+#[tokio::test]
+async fn the_live_stream_and_the_record_show_the_same() {
+    let world = World::new().await;
+    let (mut live, input, script) = world.submit(7).await;
+    assert_eq!(input.history.iter().map(Message::text).collect::<Vec<_>>(), ["question 7"]);
+    for event in [
+        Event::StartStep,
+        Event::ReasoningDelta { id: "r".to_owned(), delta: "hm".to_owned() },
+        Event::ReasoningEnd { id: "r".to_owned() },
+        delta("one "),
+        delta("two \0"),
+        Event::TextEnd { id: "t".to_owned() },
+        tool_call("c1"),
+        tool_start("c1"),
+    ] {
+        script.send(Ok(event)).unwrap();
+    }
+    drop(script);
+    let events = live.rest().await;
+    let Event::ExecutionStarted { execution_id, session_id, message_id, assistant_message_id } = events[0] else {
+        panic!("{:?} is not execution-started", events[0])
+    };
+    assert_eq!((session_id, message_id), (key().thread, Uuid::from_u128(7).into()));
+    assert_eq!(events.last(), Some(&Event::Done { session_id: key().thread, execution_id, status: ExecutionStatus::Success }));
+    let mut timeline = Timeline::new();
+    for event in &events {
+        timeline.apply(event, 0);
+    }
+    let message = world.messages().await.pop().unwrap();
+    assert_eq!((message.id, message.execution_status), (assistant_message_id, Some(ExecutionStatus::Success)));
+    let without_times = |parts: &[Part]| {
+        let mut json = serde_json::to_value(parts).unwrap();
+        for part in json.as_array_mut().unwrap() {
+            part.as_object_mut().unwrap().retain(|name, _| !name.ends_with("Time"));
+        }
+        json
+    };
+    assert_eq!(without_times(timeline.parts()), without_times(&message.content));
+    assert_eq!(message.text(), "one two \u{fffd}");
+    assert_eq!(message.content.last().unwrap().as_tool_call().unwrap().state, ToolState::Rejected, "it never got its result");
+    assert_eq!(world.active().await, None);
+}
+
+#[tokio::test]
+async fn a_reader_that_leaves_does_not_end_the_turn() {
+    let world = World::new().await;
+    let mut follower = world.follow();
+    let (mut live, _, script) = world.submit(7).await;
+    script.send(Ok(delta("first "))).unwrap();
+    while !matches!(live.next().await, Some(Event::TextDelta { .. })) {}
+    drop(live);
+    world.until(&mut follower, |message| message.text() == "first ").await;
+    script.send(Ok(delta("second"))).unwrap();
+    drop(script);
+    let message = world.until_status(&mut follower, ExecutionStatus::Success).await;
+    assert_eq!(message.text(), "first second");
+}
+
+#[tokio::test]
+async fn a_submitter_that_leaves_at_any_moment_leaves_a_whole_turn_or_none() {
+    let world = World::new().await;
+    for polls in 0..6 {
+        let mut follower = world.follow();
+        {
+            let mut submit = Box::pin(world.turns.submit(world.submit_of(100 + polls)));
+            for _ in 0..polls {
+                let _ = futures::poll!(submit.as_mut());
+                tokio::task::yield_now().await;
+            }
+        }
+        // Whatever was accepted runs; nothing else holds the thread once it has ended.
+        loop {
+            let snapshot = world.store.snapshot(&key(), None).await.unwrap();
+            if world.turns.running() == 0 && snapshot.is_none_or(|snapshot| snapshot.active.is_none()) {
+                break;
+            }
+            tokio::select! {
+                (_, script) = world.puppet.next_start() => drop(script),
+                _ = follower.changed() => {}
+                () = tokio::task::yield_now() => {}
+            }
+        }
+    }
+    let (_live, ..) = world.submit(1_000).await;
+}
+
+#[tokio::test]
+async fn a_stop_drops_the_engine_and_keeps_the_text() {
+    let world = World::new().await;
+    let mut follower = world.follow();
+    let (mut live, input, script) = world.submit(7).await;
+    script.send(Ok(delta("kept"))).unwrap();
+    script.send(Ok(tool_call("c1"))).unwrap();
+    script.send(Ok(tool_start("c1"))).unwrap();
+    world.until(&mut follower, |message| message.content.len() == 2).await;
+    assert_eq!(world.turns.stop(&key(), input.execution).await.unwrap(), Some(true));
+    script.closed().await;
+    let message = world.until_status(&mut follower, ExecutionStatus::Cancelled).await;
+    assert_eq!(message.text(), "kept");
+    assert_eq!(message.content[1].as_tool_call().unwrap().state, ToolState::Cancelled);
+    let rest = live.rest().await;
+    assert!(rest.iter().any(|e| matches!(e, Event::ToolResult { canceled: Some(true), .. })), "{rest:?}");
+    assert!(matches!(rest.last(), Some(Event::Done { status: ExecutionStatus::Cancelled, .. })));
+    assert_eq!(world.turns.stop(&key(), input.execution).await.unwrap(), Some(false));
+    assert_eq!(world.turns.stop(&key(), Uuid::from_u128(99).into()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_stop_that_only_the_record_knows_is_seen_at_the_next_write() {
+    let world = World::new().await;
+    let mut follower = world.follow();
+    let (_live, input, script) = world.submit(7).await;
+    world.store.request_stop(&key(), input.execution, 5).await.unwrap();
+    script.send(Ok(delta("a last word"))).unwrap();
+    script.closed().await;
+    let message = world.until_status(&mut follower, ExecutionStatus::Cancelled).await;
+    assert_eq!(message.text(), "a last word");
+}
+
+#[tokio::test]
+async fn a_stop_before_the_first_output_counts() {
+    let world = World::new().await;
+    let mut follower = world.follow();
+    let stream = world.turns.submit(world.submit_of(7)).await.unwrap();
+    let execution = world.active().await.unwrap();
+    assert_eq!(world.turns.stop(&key(), execution).await.unwrap(), Some(true));
+    world.until_status(&mut follower, ExecutionStatus::Cancelled).await;
+    assert!(matches!(Live::new(stream).rest().await.last(), Some(Event::Done { .. })));
+}
+
+#[tokio::test]
+async fn a_failure_is_recorded_with_the_text_before_it() {
+    let world = World::new().await;
+    let (mut live, _, script) = world.submit(7).await;
+    script.send(Ok(delta("before"))).unwrap();
+    script.send(Err(TurnError { message: "cut".to_owned(), code: Some("provider_cut") })).unwrap();
+    let events = live.rest().await;
+    let tail: Vec<_> = events.iter().rev().take(3).collect();
+    assert!(matches!(tail[0], Event::Done { status: ExecutionStatus::Error, .. }));
+    assert!(events.contains(&Event::Error { message: "cut".to_owned(), error_code: Some("provider_cut".to_owned()) }));
+    let message = world.messages().await.pop().unwrap();
+    assert_eq!((message.text().as_str(), message.execution_status), ("before", Some(ExecutionStatus::Error)));
+    assert_eq!(message.execution_error.unwrap().error_code.as_deref(), Some("provider_cut"));
+}
+
+struct Panicking;
+
+impl Engine for Panicking {
+    fn start(&self, _: TurnInput) -> EventStream {
+        Box::pin(futures::stream::iter([Ok(delta("before"))]).chain(futures::stream::poll_fn(|_| panic!("a bug in an engine"))))
+    }
+}
+
+#[tokio::test]
+async fn a_bug_in_an_engine_ends_its_turn_and_not_the_server() {
+    let world = World::new().await;
+    let stream = world.turns.submit(Submit { engine: Arc::new(Panicking), ..world.submit_of(7) }).await.unwrap();
+    let events = Live::new(stream).rest().await;
+    assert!(matches!(events.last(), Some(Event::Done { status: ExecutionStatus::Error, .. })));
+    assert_eq!(world.messages().await.pop().unwrap().text(), "before");
+    let (_live, ..) = world.submit(8).await;
+}
+
+#[tokio::test]
+async fn an_execution_that_lost_its_claim_writes_nothing_more() {
+    let world = World::new().await;
+    let mut follower = world.follow();
+    let (mut live, _, script) = world.submit(7).await;
+    script.send(Ok(delta("mine"))).unwrap();
+    world.until(&mut follower, |message| message.text() == "mine").await;
+    // As another process does that takes this one for dead.
+    let orphans = world.store.orphans(world.turns.process).await.unwrap();
+    recovery::recover(&*world.store, orphans, 5).await.unwrap();
+    script.send(Ok(delta(" and late"))).unwrap();
+    script.closed().await;
+    assert!(!live.rest().await.iter().any(|event| matches!(event, Event::Done { .. })), "it has nothing final to say");
+    let message = world.messages().await.pop().unwrap();
+    assert_eq!((message.text().as_str(), message.execution_status), ("mine", Some(ExecutionStatus::Interrupted)));
+}
+
+#[tokio::test]
+async fn a_full_disk_delays_the_record_and_loses_nothing() {
+    let world = World::new().await;
+    let mut follower = world.follow();
+    let (mut live, _, script) = world.submit(7).await;
+    script.send(Ok(delta("before "))).unwrap();
+    world.until(&mut follower, |message| message.text() == "before ").await;
+    world.sqlite.limit_size(true).await;
+    let long = "x".repeat(200_000);
+    script.send(Ok(delta(&long))).unwrap();
+    script.send(Ok(Event::TextEnd { id: "t".to_owned() })).unwrap();
+    // A submit meets the full disk while the turn does: it is refused, and nothing of it stays.
+    let refused = world.turns.submit(Submit {
+        key: ThreadKey { thread: Uuid::from_u128(9).into(), ..key() },
+        text: long.clone(),
+        ..world.submit_of(8)
+    });
+    assert!(matches!(refused.await, Err(Refused::Store(StoreError::Unavailable(_)))));
+    drop(script);
+    assert_eq!(world.messages().await.pop().unwrap().text(), "before ", "what was recorded stays");
+    world.sqlite.limit_size(false).await;
+    let message = world.until_status(&mut follower, ExecutionStatus::Success).await;
+    assert_eq!(message.text(), format!("before {long}"));
+    assert!(matches!(live.rest().await.last(), Some(Event::Done { status: ExecutionStatus::Success, .. })));
+}
+
+/// Looks into the record from within, between the start of a tool and whatever the tool does.
+struct Suspicious {
+    store: Arc<dyn Store>,
+}
+
+impl Engine for Suspicious {
+    fn start(&self, _: TurnInput) -> EventStream {
+        let store = self.store.clone();
+        Box::pin(async_stream::stream! {
+            yield Ok(tool_call("c1"));
+            yield Ok(tool_start("c1"));
+            let snapshot = store.snapshot(&key(), None).await.unwrap().unwrap();
+            let message = snapshot.messages.into_iter().next_back().unwrap().parse().unwrap();
+            yield Ok(delta(&format!("{:?}", message.content[0].as_tool_call().unwrap().state)));
+        })
+    }
+}
+
+#[tokio::test]
+async fn the_start_of_a_tool_is_recorded_before_the_tool_runs() {
+    let world = World::new().await;
+    let engine = Arc::new(Suspicious { store: world.store.clone() });
+    let stream = world.turns.submit(Submit { engine, ..world.submit_of(7) }).await.unwrap();
+    Live::new(stream).rest().await;
+    assert_eq!(world.messages().await.pop().unwrap().text(), "Running");
+}
+
+fn suspended(input: &TurnInput, id: &str) -> Event {
+    Event::ToolCallSuspended {
+        payload: Suspension {
+            tool_call_id: id.to_owned(),
+            run_id: input.run,
+            tool_name: "clock".to_owned(),
+            input: serde_json::json!({}),
+            suspend_payload: Some(SuspendPayload::Approval { tool_name: "clock".to_owned(), input: serde_json::json!({}) }),
+        },
+    }
+}
+
+#[tokio::test]
+async fn a_suspended_turn_goes_on_in_the_same_message() {
+    let world = World::new().await;
+    let (mut live, input, script) = world.submit(7).await;
+    script.send(Ok(delta("may I?"))).unwrap();
+    script.send(Ok(Event::TextEnd { id: "t".to_owned() })).unwrap();
+    script.send(Ok(tool_call("c1"))).unwrap();
+    script.send(Ok(suspended(&input, "c1"))).unwrap();
+    drop(script);
+    assert!(matches!(live.rest().await.last(), Some(Event::ToolCallSuspended { .. })), "no done after a suspension");
+    let waiting = world.messages().await.pop().unwrap();
+    assert_eq!(waiting.execution_status, Some(ExecutionStatus::Suspended));
+    assert_eq!(world.active().await, None);
+    assert!(matches!(world.turns.submit(world.submit_of(8)).await, Err(Refused::InteractionOpen)));
+
+    let resume = || Resume {
+        project: key().project,
+        agent: key().agent,
+        owner: key().owner,
+        run: input.run,
+        tool_call_id: "c1".to_owned(),
+        answer: ResumeData::Approval { approved: true, reason: None },
+        engine: world.puppet.clone(),
+    };
+    let mut live = Live::new(world.turns.resume(resume()).await.unwrap());
+    assert!(matches!(world.turns.resume(resume()).await, Err(Refused::InteractionClosed)));
+    let (again, script) = world.puppet.next_start().await;
+    assert_eq!(again.so_far, waiting.content);
+    assert_eq!(again.answers.len(), 1);
+    assert_ne!(again.execution, input.execution);
+    let result = Event::ToolResult {
+        tool_call_id: "c1".to_owned(),
+        tool_name: "clock".to_owned(),
+        output: serde_json::json!("noon"),
+        is_error: None,
+        canceled: None,
+    };
+    script.send(Ok(result)).unwrap();
+    script.send(Ok(delta("it is noon"))).unwrap();
+    drop(script);
+    let events = live.rest().await;
+    assert!(matches!(&events[0], Event::ExecutionStarted { assistant_message_id, message_id, .. }
+        if *assistant_message_id == waiting.id && *message_id == Uuid::from_u128(7).into()));
+    let messages = world.messages().await;
+    assert_eq!(messages.len(), 2, "one assistant message per turn");
+    assert_eq!(messages[1].execution_status, Some(ExecutionStatus::Success));
+    assert_eq!(messages[1].content.len(), 3);
+    assert_eq!(messages[1].content[1].as_tool_call().unwrap().state, ToolState::Resolved);
+}
+
+#[tokio::test]
+async fn a_stop_wins_over_a_suspension_that_it_races() {
+    let world = World::new().await;
+    let mut follower = world.follow();
+    let (mut live, input, script) = world.submit(7).await;
+    world.store.request_stop(&key(), input.execution, 5).await.unwrap();
+    script.send(Ok(tool_call("c1"))).unwrap();
+    script.send(Ok(suspended(&input, "c1"))).unwrap();
+    drop(script);
+    let message = world.until_status(&mut follower, ExecutionStatus::Cancelled).await;
+    assert_eq!(message.content[0].as_tool_call().unwrap().state, ToolState::Cancelled);
+    assert!(matches!(live.rest().await.last(), Some(Event::Done { status: ExecutionStatus::Cancelled, .. })));
+}
+
+#[tokio::test]
+async fn draining_lets_turns_end_and_takes_no_new_ones() {
+    let world = World::new().await;
+    let (mut live, _, script) = world.submit(7).await;
+    let drain = tokio::spawn({
+        let turns = world.turns.clone();
+        async move { turns.drain(Duration::from_secs(600)).await }
+    });
+    while !world.turns.is_draining() {
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(world.turns.submit(world.submit_of(8)).await, Err(Refused::ShuttingDown)));
+    script.send(Ok(delta("to the end"))).unwrap();
+    drop(script);
+    drain.await.unwrap();
+    assert!(matches!(live.rest().await.last(), Some(Event::Done { status: ExecutionStatus::Success, .. })));
+}
+
+#[tokio::test]
+async fn what_outlives_the_drain_is_interrupted_with_its_text() {
+    let world = World::new().await;
+    let mut follower = world.follow();
+    let (_live, _, script) = world.submit(7).await;
+    script.send(Ok(delta("half a"))).unwrap();
+    world.until(&mut follower, |message| message.text() == "half a").await;
+    world.turns.drain(Duration::ZERO).await;
+    let message = world.messages().await.pop().unwrap();
+    assert_eq!((message.text().as_str(), message.execution_status), ("half a", Some(ExecutionStatus::Interrupted)));
+    assert!(message.execution_error.is_some());
+}
+
+#[tokio::test]
+async fn a_start_ends_what_a_dead_process_left_and_only_that() {
+    let world = World::new().await;
+    let at = |thread: u128| ThreadKey { thread: Uuid::from_u128(thread).into(), ..key() };
+    let mut follower = world.follow();
+    // Dead: no lock is held in its name.
+    for (thread, stopped) in [(50, false), (51, true)] {
+        let execution = Uuid::from_u128(thread).into();
+        let turn = NewTurn {
+            key: at(thread),
+            choice: ThreadChoice::NewIfUnknown,
+            title: String::new(),
+            message: Uuid::from_u128(thread + 100).into(),
+            content: vec![],
+            assistant_message: Uuid::from_u128(thread + 200).into(),
+            execution,
+            process: Uuid::from_u128(0xdead).into(),
+            max_running: 8,
+            at: 1,
+        };
+        world.store.admit(turn).await.unwrap();
+        if stopped {
+            world.store.request_stop(&at(thread), execution, 2).await.unwrap();
+        }
+    }
+    // Alive: this world's own process.
+    let (_live, _, script) = world.submit(7).await;
+    let second = start(&world.store, &world.hub, world.folder.path()).await;
+    let status = |thread| {
+        let (store, key) = (world.store.clone(), at(thread));
+        async move { store.snapshot(&key, None).await.unwrap().unwrap().messages.pop().unwrap().status.unwrap() }
+    };
+    assert_eq!(status(50).await, ExecutionStatus::Interrupted);
+    assert_eq!(status(51).await, ExecutionStatus::Cancelled, "the Stop was asked for before the death");
+    assert_eq!(status(1).await, ExecutionStatus::Running);
+    let told: Vec<_> = follower.changed().await.unwrap().into_iter().map(|update| update.thread_id).collect();
+    assert!(told.contains(&at(50).thread) && told.contains(&at(51).thread));
+    script.send(Ok(delta("still mine"))).unwrap();
+    drop(script);
+    world.until_status(&mut follower, ExecutionStatus::Success).await;
+    second.release();
+}
+
+#[tokio::test]
+async fn the_last_notification_names_the_final_revision() {
+    let world = World::new().await;
+    let mut follower = world.follow();
+    let (mut live, _, script) = world.submit(7).await;
+    for n in 0..50 {
+        script.send(Ok(delta(&n.to_string()))).unwrap();
+        script.send(Ok(Event::TextEnd { id: "t".to_owned() })).unwrap();
+    }
+    drop(script);
+    live.rest().await;
+    let last = world.store.revision(&key()).await.unwrap().unwrap();
+    let mut told = 0;
+    while told < last {
+        for update in follower.changed().await.unwrap() {
+            assert!(update.revision > told, "revisions only rise");
+            told = update.revision;
+        }
+    }
+    assert_eq!(told, last);
+}
+
+#[test]
+fn a_title_is_the_first_line_that_says_anything() {
+    assert_eq!(title_of("\n  Hello there \nmore"), "Hello there");
+    assert_eq!(title_of("   \n"), "New conversation");
+    let long = title_of(&"é".repeat(500));
+    assert_eq!(long.chars().count(), TITLE_CHARS + 1);
+    assert!(long.ends_with('…'));
+}

@@ -1,0 +1,120 @@
+//! The one task that writes what executions produce. It commits all flushes that are due in one transaction, whoever's they are,
+//! and tells the owners' connections after the commit.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+use turnfast_shared::api::ExecutionUpdated;
+
+use crate::{
+    relay::Hub,
+    store::{
+        Store, StoreError,
+        turns::{Flush, FlushOutcome},
+    },
+};
+
+/// Flushes in one transaction, at most. A longer one would keep Stops and submits waiting.
+const GROUP_MAX: usize = 256;
+
+/// A flush that could not be committed, and why. Nothing of it is recorded; it may be submitted again as it is.
+#[derive(Debug)]
+pub struct Unwritten {
+    /// What was to be written.
+    pub flush: Flush,
+    /// Why it was not.
+    pub error: StoreError,
+}
+
+/// Where an execution learns what became of its flush.
+pub type Pending = oneshot::Receiver<Result<FlushOutcome, Unwritten>>;
+
+struct Job {
+    flush: Flush,
+    reply: oneshot::Sender<Result<FlushOutcome, Unwritten>>,
+}
+
+/// The way to the writer task. Unbounded, because an execution waits for its flush before it submits the next: what is queued is
+/// bounded by the number of executions.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    jobs: mpsc::UnboundedSender<Job>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Job({})", self.flush.execution)
+    }
+}
+
+impl Writer {
+    /// Starts the task. It ends when the last `Writer` is gone and all is written.
+    pub fn start(store: Arc<dyn Store>, hub: Arc<Hub>) -> Self {
+        let (jobs, queue) = mpsc::unbounded_channel();
+        tokio::spawn(run(store, hub, queue));
+        Self { jobs }
+    }
+
+    /// Queues a flush. The receiver fails only if the task is gone, at the end of the process.
+    pub fn submit(&self, flush: Flush) -> Pending {
+        let (reply, pending) = oneshot::channel();
+        // If the task is gone, `reply` is dropped with the job, and the receiver says so.
+        let _ = self.jobs.send(Job { flush, reply });
+        pending
+    }
+}
+
+async fn run(store: Arc<dyn Store>, hub: Arc<Hub>, mut queue: mpsc::UnboundedReceiver<Job>) {
+    let mut jobs = Vec::new();
+    while queue.recv_many(&mut jobs, GROUP_MAX).await > 0 {
+        let (flushes, replies): (Vec<_>, Vec<_>) = jobs.drain(..).map(|job| (job.flush, job.reply)).unzip();
+        let flushes: Arc<[Flush]> = flushes.into();
+        match store.flush(flushes.clone()).await {
+            Ok(outcomes) => {
+                for ((flush, outcome), reply) in flushes.iter().zip(outcomes).zip(replies) {
+                    report(&hub, flush, outcome, reply);
+                }
+            }
+            Err(error) if flushes.len() > 1 => {
+                // One flush must not fail its neighbours: each gets its own transaction and its own answer.
+                tracing::warn!(%error, flushes = flushes.len(), "a group of flushes failed; writing them one by one");
+                for (flush, reply) in flushes.iter().zip(replies) {
+                    write_one(&*store, &hub, flush, reply).await;
+                }
+            }
+            Err(error) => {
+                for (flush, reply) in flushes.iter().zip(replies) {
+                    let _ =
+                        reply.send(Err(Unwritten { flush: flush.clone(), error: StoreError::Unavailable(error.to_string()) }));
+                }
+            }
+        }
+    }
+}
+
+async fn write_one(store: &dyn Store, hub: &Hub, flush: &Flush, reply: oneshot::Sender<Result<FlushOutcome, Unwritten>>) {
+    match store.flush([flush.clone()].into()).await.map(|outcomes| outcomes.first().copied()) {
+        Ok(Some(outcome)) => report(hub, flush, outcome, reply),
+        Ok(None) => report(hub, flush, FlushOutcome::Fenced, reply),
+        Err(error) => {
+            let _ = reply.send(Err(Unwritten { flush: flush.clone(), error }));
+        }
+    }
+}
+
+/// The receiver may be gone: then nobody waits for the answer, and the notification goes out all the same.
+fn report(hub: &Hub, flush: &Flush, outcome: FlushOutcome, reply: oneshot::Sender<Result<FlushOutcome, Unwritten>>) {
+    if let FlushOutcome::Written { revision, .. } = outcome {
+        hub.updated(
+            flush.key.owner,
+            &ExecutionUpdated {
+                project_id: flush.key.project.clone(),
+                agent_id: flush.key.agent.clone(),
+                thread_id: flush.key.thread,
+                execution_id: Some(flush.execution),
+                revision,
+            },
+        );
+    }
+    let _ = reply.send(Ok(outcome));
+}

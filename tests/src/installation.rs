@@ -1,0 +1,221 @@
+//! A Turnfast of one's own: a data folder, a configuration and users. Servers come and go on it, as they do on a real machine.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+use tokio::{io::AsyncWriteExt, process::Command};
+
+use crate::{
+    client::Client,
+    process::{Process, program},
+    provider::Provider,
+    within,
+};
+
+/// The key that the provider's configuration names, and which must never show anywhere.
+pub const PROVIDER_KEY: &str = "sk-test-a-secret-that-must-not-show";
+
+/// A data folder and what belongs to it. Removed when dropped.
+#[derive(Debug)]
+pub struct Installation {
+    folder: TempDir,
+    config: Option<PathBuf>,
+}
+
+impl Installation {
+    /// One without a configuration: the demo agent on SQLite.
+    ///
+    /// # Errors
+    /// No folder is to be had.
+    pub fn empty() -> Result<Self> {
+        Ok(Self { folder: tempfile::tempdir()?, config: None })
+    }
+
+    /// One with `config` as its configuration file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn with_config(config: &str) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("turnfast.toml");
+        fs::write(&path, config)?;
+        Ok(Self { folder, config: Some(path) })
+    }
+
+    /// One with project `demo`, in which `alice` is admin, `bob` member and `vera` viewer, and the agents `demo` (the demo agent) and
+    /// `assistant` (on `provider`, with all built-in tools).
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn with_provider(provider: &Provider) -> Result<Self> {
+        Self::with_config(&format!(
+            r#"
+[server]
+drain_seconds = 20
+
+[[providers]]
+id = "test"
+kind = "openai"
+base_url = "{}"
+api_key = "env:TURNFAST_TEST_PROVIDER_KEY"
+stall_seconds = 2
+
+[[projects]]
+id = "demo"
+name = "Demo"
+members = {{ alice = "admin", bob = "member", vera = "viewer" }}
+
+[[agents]]
+project = "demo"
+id = "demo"
+name = "Demo"
+engine = "demo"
+
+[[agents]]
+project = "demo"
+id = "assistant"
+name = "Assistant"
+engine = "native"
+provider = "test"
+model = "test-model"
+instructions = "You are under test."
+tools = ["clock", "ask_user", "delegate"]
+delegates = ["demo"]
+"#,
+            provider.base_url()
+        ))
+    }
+
+    /// The data folder.
+    #[must_use]
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// `turnfast` with `args`, on this installation.
+    ///
+    /// # Errors
+    /// The server has not been built.
+    pub fn command(&self, args: &[&str]) -> Result<Command> {
+        let mut command = Command::new(program("TURNFAST_BIN", "turnfast")?);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TURNFAST_")) {
+            command.env_remove(name);
+        }
+        command.args(args).arg("--data-dir").arg(self.data_dir());
+        if let Some(config) = &self.config {
+            command.arg("--config").arg(config);
+        }
+        command.env("TURNFAST_TEST_PROVIDER_KEY", PROVIDER_KEY).current_dir(self.folder.path());
+        Ok(command)
+    }
+
+    /// Runs a command of `turnfast` to its end and returns its stdout.
+    ///
+    /// # Errors
+    /// It fails.
+    pub async fn run(&self, args: &[&str], stdin: &str) -> Result<String> {
+        let mut child =
+            self.command(args)?.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let mut input = child.stdin.take().context("stdin is piped")?;
+        input.write_all(stdin.as_bytes()).await?;
+        drop(input);
+        let output = within(&format!("`turnfast {}`", args.join(" ")), child.wait_with_output()).await?;
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        ensure!(output.status.success(), "`turnfast {}`: {}\n{out}{err}", args.join(" "), output.status);
+        Ok(out.into_owned())
+    }
+
+    /// Adds a user and returns an API token of theirs. Their password is [`password`].
+    ///
+    /// # Errors
+    /// A command fails.
+    pub async fn user(&self, name: &str) -> Result<String> {
+        self.run(&["user", "add", name, "--password-stdin"], &format!("{}\n", password(name))).await?;
+        Ok(self.run(&["token", "create", "--user", name], "").await?.trim().to_owned())
+    }
+
+    /// Starts a server and waits until it is ready.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn serve(&self) -> Result<Server> {
+        let command = self.command(&["serve", "--listen", "127.0.0.1:0"])?;
+        let mut process = Process::start(command, self.folder.path().join("stderr"))?;
+        let url = process.line("the ready line", |line| line.strip_prefix("turnfast listening on ").map(str::to_owned)).await?;
+        Ok(Server { process, url })
+    }
+
+    /// The folder that everything lies in.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// The password of a user that [`Installation::user`] added.
+#[must_use]
+pub fn password(user: &str) -> String {
+    format!("the password of {user}")
+}
+
+/// A server that runs, and is killed when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    process: Process,
+    /// Where it listens.
+    pub url: String,
+}
+
+impl Server {
+    /// The one-time sign-in link that it printed.
+    ///
+    /// # Errors
+    /// It printed none.
+    pub async fn sign_in_link(&mut self) -> Result<String> {
+        let link = |line: &str| line.split_whitespace().find(|word| word.starts_with("http")).map(str::to_owned);
+        self.process.line("the sign-in link", link).await
+    }
+
+    /// An API client with that token.
+    ///
+    /// # Errors
+    /// No HTTP client is to be had.
+    pub fn client(&self, token: &str) -> Result<Client> {
+        Client::new(&self.url, token)
+    }
+
+    /// `kill -9`.
+    ///
+    /// # Errors
+    /// It cannot be killed.
+    pub async fn kill(self) -> Result<()> {
+        self.process.kill().await
+    }
+
+    /// SIGTERM. It goes on until its turns have ended; see [`Server::ended`].
+    ///
+    /// # Errors
+    /// It has ended already.
+    pub fn ask_to_end(&self) -> Result<()> {
+        self.process.ask_to_end()
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Errors
+    /// It takes too long.
+    pub async fn ended(self) -> Result<ExitStatus> {
+        self.process.ended().await
+    }
+
+    /// What it logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+}

@@ -1,0 +1,43 @@
+//! The product from outside: the real binary, driven over its wire. One module per promise.
+
+mod access;
+mod crash;
+mod harness;
+mod interactions;
+mod provider_errors;
+mod smoke;
+mod stop;
+mod turns;
+
+use anyhow::Result;
+use turnfast_tests::{
+    client::Client,
+    installation::{Installation, Server},
+    provider::Provider,
+};
+
+/// A provider, a server and `alice`, who may do everything.
+struct House {
+    server: Server,
+    alice: Client,
+    /// `alice`'s token, for after a restart.
+    token: String,
+    installation: Installation,
+    provider: Provider,
+}
+
+impl House {
+    async fn open() -> Result<Self> {
+        let provider = Provider::start().await?;
+        let installation = Installation::with_provider(&provider)?;
+        let token = installation.user("alice").await?;
+        let server = installation.serve().await?;
+        let alice = server.client(&token)?;
+        Ok(Self { server, alice, token, installation, provider })
+    }
+
+    /// Another user.
+    async fn user(&self, name: &str) -> Result<Client> {
+        self.server.client(&self.installation.user(name).await?)
+    }
+}

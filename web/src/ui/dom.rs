@@ -1,0 +1,188 @@
+//! The Markdown tree in the page. Elements are made one by one from the closed set of [`Tag`]: no markup is ever parsed here.
+//!
+//! What is shown stays where it can: text that grew is appended to the text node that is there, so that a selection in a streaming
+//! reply survives and one more token costs one small change.
+
+use wasm_bindgen::JsCast;
+use web_sys::{Document, Element};
+
+use crate::markdown::{Align, Node, Tag};
+
+/// A list of blocks within an element of the page.
+pub struct Rendered {
+    host: Element,
+    document: Document,
+    shown: Vec<Node>,
+    mounted: Vec<Mounted>,
+}
+
+/// One node in the page, and the element that holds its children (not the same where an element is wrapped).
+struct Mounted {
+    node: web_sys::Node,
+    host: web_sys::Node,
+    children: Vec<Mounted>,
+}
+
+impl Rendered {
+    /// Shows nothing so far. `host` is to be empty, and left alone from now on.
+    #[must_use]
+    pub fn new(host: Element, document: Document) -> Self {
+        Self { host, document, shown: Vec::new(), mounted: Vec::new() }
+    }
+
+    /// Shows `blocks`, which are the same as before up to `from`.
+    pub fn show(&mut self, blocks: &[Node], from: usize) {
+        patch_all(&self.document, &self.host, &self.shown[from..], &blocks[from..], &mut self.mounted, from);
+        self.shown.truncate(from);
+        self.shown.extend_from_slice(&blocks[from..]);
+    }
+}
+
+/// Brings the children of `host` from `old` to `new`; `mounted[skip..]` are those of `old`.
+fn patch_all(document: &Document, host: &web_sys::Node, old: &[Node], new: &[Node], mounted: &mut Vec<Mounted>, skip: usize) {
+    for (index, node) in new.iter().enumerate() {
+        match (old.get(index), mounted.get_mut(skip + index)) {
+            (Some(old), Some(place)) => patch(document, host, old, node, place),
+            _ => {
+                let made = make(document, node);
+                let _ = host.append_child(&made.node);
+                mounted.push(made);
+            }
+        }
+    }
+    for surplus in mounted.drain((skip + new.len()).min(mounted.len())..) {
+        let _ = host.remove_child(&surplus.node);
+    }
+}
+
+fn patch(document: &Document, host: &web_sys::Node, old: &Node, new: &Node, place: &mut Mounted) {
+    match (old, new) {
+        (Node::Text(old), Node::Text(new)) => {
+            let Some(data) = place.node.dyn_ref::<web_sys::CharacterData>() else { return };
+            match new.strip_prefix(old.as_str()) {
+                Some("") => {}
+                Some(more) => {
+                    let _ = data.append_data(more);
+                }
+                None => data.set_data(new),
+            }
+        }
+        (Node::Element(old), Node::Element(new)) if old.tag == new.tag => {
+            let parent = place.host.clone();
+            patch_all(document, &parent, &old.children, &new.children, &mut place.children, 0);
+        }
+        _ => {
+            let made = make(document, new);
+            let _ = host.replace_child(&made.node, &place.node);
+            *place = made;
+        }
+    }
+}
+
+fn make(document: &Document, node: &Node) -> Mounted {
+    let element = match node {
+        Node::Text(text) => {
+            let node: web_sys::Node = document.create_text_node(text).into();
+            return Mounted { host: node.clone(), node, children: Vec::new() };
+        }
+        Node::Element(element) => element,
+    };
+    let (node, host) = shell(document, &element.tag);
+    let mut children = Vec::with_capacity(element.children.len());
+    for child in &element.children {
+        let made = make(document, child);
+        let _ = host.append_child(&made.node);
+        children.push(made);
+    }
+    Mounted { node: node.into(), host: host.into(), children }
+}
+
+fn create(document: &Document, name: &str) -> Element {
+    document.create_element(name).expect("every name in this module is a valid one")
+}
+
+fn with(document: &Document, name: &str, attributes: &[(&str, &str)]) -> Element {
+    let element = create(document, name);
+    for (name, value) in attributes {
+        let _ = element.set_attribute(name, value);
+    }
+    element
+}
+
+/// The element for a tag, and the one within it that takes the children.
+fn shell(document: &Document, tag: &Tag) -> (Element, Element) {
+    let plain = |name: &str| {
+        let element = create(document, name);
+        (element.clone(), element)
+    };
+    let one = |element: Element| (element.clone(), element);
+    match tag {
+        Tag::Paragraph => plain("p"),
+        // The page's own headings come first: a reply's begin below them.
+        Tag::Heading(level) => {
+            let class = format!("h{level}");
+            one(with(document, ["h3", "h4", "h5", "h6"][usize::from(level.saturating_sub(1)).min(3)], &[("class", &class)]))
+        }
+        Tag::Quote => plain("blockquote"),
+        Tag::Rule => plain("hr"),
+        Tag::List => plain("ul"),
+        Tag::Ordered(first) => one(with(document, "ol", &[("start", &first.min(&999_999_999).to_string())])),
+        Tag::Item => plain("li"),
+        Tag::Check(done) => {
+            let words = if *done { "done" } else { "not done" };
+            let mark = with(
+                document,
+                "span",
+                &[("class", if *done { "check done" } else { "check" }), ("role", "img"), ("aria-label", words)],
+            );
+            one(mark)
+        }
+        Tag::CodeBlock { language } => {
+            let outer = with(document, "div", &[("class", "code")]);
+            let head = with(document, "div", &[("class", "code-head")]);
+            let name = create(document, "span");
+            name.set_text_content(Some(language));
+            let copy = with(document, "button", &[("type", "button"), ("class", "copy"), ("data-copy", "code")]);
+            copy.set_text_content(Some("Copy"));
+            let pre = with(document, "pre", &[("tabindex", "0"), ("role", "region"), ("aria-label", "Code")]);
+            let code = create(document, "code");
+            let _ = pre.append_child(&code);
+            let _ = head.append_child(&name);
+            let _ = head.append_child(&copy);
+            let _ = outer.append_child(&head);
+            let _ = outer.append_child(&pre);
+            (outer, code)
+        }
+        Tag::Raw => one(with(document, "p", &[("class", "raw")])),
+        Tag::Code => plain("code"),
+        Tag::Emphasis => plain("em"),
+        Tag::Strong => plain("strong"),
+        Tag::Strike => plain("s"),
+        Tag::Break => plain("br"),
+        Tag::Link(url) => one(with(
+            document,
+            "a",
+            &[("href", url.as_str()), ("title", url.as_str()), ("target", "_blank"), ("rel", "noopener noreferrer nofollow")],
+        )),
+        Tag::Table => {
+            let outer =
+                with(document, "div", &[("class", "table"), ("tabindex", "0"), ("role", "region"), ("aria-label", "Table")]);
+            let table = create(document, "table");
+            let _ = outer.append_child(&table);
+            (outer, table)
+        }
+        Tag::TableHead => plain("thead"),
+        Tag::TableBody => plain("tbody"),
+        Tag::Row => plain("tr"),
+        Tag::HeadCell(align) => one(with(document, "th", &[("scope", "col"), ("class", align_class(*align))])),
+        Tag::Cell(align) => one(with(document, "td", &[("class", align_class(*align))])),
+    }
+}
+
+fn align_class(align: Align) -> &'static str {
+    match align {
+        Align::Start => "start",
+        Align::Center => "center",
+        Align::End => "end",
+    }
+}

@@ -1,0 +1,57 @@
+//! The server with the web app inside, built and started.
+
+use std::{
+    ffi::OsString,
+    process::{Command, ExitCode},
+};
+
+use anyhow::Result;
+
+use crate::{
+    repo::{Repo, run, say},
+    test::NATIVE,
+    web,
+};
+
+/// Builds the release binary.
+pub(crate) fn release(repo: &Repo) -> Result<ExitCode> {
+    web::build(repo)?;
+    say("building the server (release)");
+    run(&mut repo.cargo(["build", "--release", "--package", "turnfast"]))?;
+    say(&format!("done: {}", repo.target("release/turnfast").display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds web app and server and becomes the server. The development profile: it compiles in a fraction of the time, again after a
+/// change, and tests use the same build.
+pub(crate) fn serve(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
+    web::build(repo)?;
+    say("building the server");
+    run(&mut dev_server(repo))?;
+    let mut server = Command::new(repo.target("debug/turnfast"));
+    server.arg("serve").args(args);
+    become_program(server)
+}
+
+/// Builds the server as tests run it. The packages are selected as for the tests: then dependencies have the same features in both,
+/// and are compiled once.
+pub(crate) fn dev_server(repo: &Repo) -> Command {
+    repo.cargo(["build", "--bin", "turnfast"].iter().chain(&NATIVE))
+}
+
+/// The program takes this one's place, and with it its signals and exit code.
+#[cfg(unix)]
+fn become_program(mut program: Command) -> Result<ExitCode> {
+    use std::os::unix::process::CommandExt;
+
+    use anyhow::Context;
+
+    Err(program.exec()).with_context(|| format!("cannot start {}", program.get_program().to_string_lossy()))
+}
+
+/// Where a process cannot be replaced, Ctrl-C reaches both of them through the console.
+#[cfg(not(unix))]
+fn become_program(mut program: Command) -> Result<ExitCode> {
+    let status = program.status()?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}

@@ -1,0 +1,193 @@
+//! Every check and test, one after the other, and one line that sums them up.
+//!
+//! Order and flags are chosen so that each dependency is compiled once per target: all native steps select the same packages, and
+//! the web app is built before the server that carries it.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, ExitCode, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    build, install,
+    repo::{self, Repo, WASM},
+    size, web,
+};
+
+/// Every package that runs outside a browser, or has parts that do. The wasm runner stays out: it is all third-party code.
+pub(crate) const NATIVE: [&str; 3] = ["--workspace", "--exclude", "wasm-runner"];
+
+/// Packages with code for the browser.
+const BROWSER_PACKAGES: [&str; 4] = ["--package", "turnfast-client-core", "--package", "turnfast-web"];
+
+/// What happened so far.
+#[derive(Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    /// Steps with a failure in them.
+    failures: Vec<&'static str>,
+}
+
+impl Tally {
+    /// A step that counts as one.
+    fn check(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) {
+        heading(name);
+        match step() {
+            Ok(()) => self.passed += 1,
+            Err(error) => self.failure(name, 1, &error),
+        }
+    }
+
+    /// A step whose tests count one by one.
+    fn tests(&mut self, name: &'static str, must_find: bool, commands: impl IntoIterator<Item = Command>) {
+        heading(name);
+        let mut found = 0;
+        for mut command in commands {
+            let (counts, outcome) = run_tests(&mut command);
+            found += counts.passed + counts.failed;
+            self.passed += counts.passed;
+            if let Err(error) = outcome {
+                // A run that fails without a failed test did not compile, or died.
+                self.failure(name, counts.failed.max(1), &error);
+            }
+        }
+        if found == 0 && must_find {
+            self.failure(name, 1, &anyhow::anyhow!("no test was found"));
+        }
+    }
+
+    fn failure(&mut self, name: &'static str, count: u64, error: &anyhow::Error) {
+        println!("FAILED: {name}: {error:#}");
+        self.failed += count;
+        self.failures.push(name);
+    }
+}
+
+fn heading(name: &str) {
+    println!("\n==> {name}");
+}
+
+/// Runs everything, or with a `filter` the tests whose name contains it.
+pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> {
+    let mut tally = Tally::default();
+    let all = filter.is_none();
+    let cargo_test = |args: &[&str]| {
+        let mut command = repo.cargo(["test", "--no-fail-fast"]);
+        command.args(NATIVE).args(args);
+        if let Some(text) = filter {
+            command.args(["--", text]);
+        }
+        command
+    };
+
+    if all {
+        tally.check("format", || run(repo.cargo(["fmt", "--all", "--check"])));
+    }
+    tally.check("browser and driver", install::browser);
+    tally.check("web app", || web::build(repo));
+    if all {
+        tally.check("page size", || match size::check(repo)? {
+            code if code == ExitCode::SUCCESS => Ok(()),
+            _ => bail!("the page weighs more than it may"),
+        });
+        tally.check("lints", || {
+            run(repo.cargo(["clippy"].iter().chain(&NATIVE).chain(&["--all-targets", "--", "--deny", "warnings"])))
+        });
+        tally.check("lints (browser)", || {
+            let mut clippy = repo.cargo(["clippy", "--target", WASM, "--all-targets"]);
+            clippy.args(BROWSER_PACKAGES).args(["--", "--deny", "warnings"]);
+            run(clippy)
+        });
+    }
+    tally.tests("native tests", all, [cargo_test(&["--lib", "--bins"]), cargo_test(&["--doc"])]);
+    tally.tests("browser tests", all, [browser_tests(repo, filter)]);
+    tally.check("server for the end-to-end tests", || run(build::dev_server(repo)));
+    let mut end_to_end = cargo_test(&["--test", "*"]);
+    end_to_end
+        .env("TURNFAST_BIN", repo.target("debug/turnfast"))
+        .env("TURNFAST_TEST_PROVIDER_BIN", repo.target("debug/turnfast-test-provider"))
+        .env("TURNFAST_SCREENSHOTS", repo.target("screenshots"));
+    tally.tests("end-to-end tests", all, [end_to_end]);
+
+    println!();
+    if !tally.failures.is_empty() {
+        println!("failed: {}", tally.failures.join(", "));
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run(mut command: Command) -> Result<()> {
+    repo::run(&mut command)
+}
+
+/// The tests that run in headless Chromium. A failed test is no reason for a backtrace of the program that drives the browser.
+fn browser_tests(repo: &Repo, filter: Option<&str>) -> Command {
+    let mut command = repo.cargo(["test", "--no-fail-fast", "--target", WASM]);
+    command
+        .args(BROWSER_PACKAGES)
+        .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", repo.target("debug/wasm-bindgen-test-runner"))
+        .env("RUST_BACKTRACE", "0");
+    if let Some(text) = filter {
+        command.args(["--", text]);
+    }
+    command
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+}
+
+/// Runs `cargo test`, shows its output as it comes, and counts what it reports.
+fn run_tests(command: &mut Command) -> (Counts, Result<()>) {
+    let mut counts = Counts::default();
+    let outcome = (|| {
+        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+        let output = child.stdout.take().context("its output is piped")?;
+        for line in BufReader::new(output).split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            if let Some(result) = parse_result(&line) {
+                counts.passed += result.passed;
+                counts.failed += result.failed;
+            }
+        }
+        let status = child.wait()?;
+        if !status.success() {
+            bail!("cargo test failed ({status})");
+        }
+        if counts.failed > 0 {
+            bail!("tests failed");
+        }
+        Ok(())
+    })();
+    (counts, outcome)
+}
+
+/// The counts of `test result: ok. 12 passed; 0 failed; …`.
+fn parse_result(line: &str) -> Option<Counts> {
+    let rest = line.trim().strip_prefix("test result: ")?;
+    let count = |word: &str| -> Option<u64> { rest.split(word).next()?.split_whitespace().next_back()?.parse().ok() };
+    Some(Counts { passed: count(" passed;")?, failed: count(" failed;")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn result_lines_of_native_and_browser_tests_are_counted() {
+        let native = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.02s";
+        assert_eq!(parse_result(native), Some(Counts { passed: 12, failed: 3 }));
+        let browser = "test result: ok. 7 passed; 0 failed; 0 ignored; 0 filtered out; finished in 0.31s";
+        assert_eq!(parse_result(browser), Some(Counts { passed: 7, failed: 0 }));
+        assert_eq!(parse_result("test web::a ... ok"), None);
+        assert_eq!(parse_result("test result: odd"), None);
+    }
+}
