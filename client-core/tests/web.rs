@@ -142,7 +142,7 @@ async fn a_turn_streams_over_fetch_and_ends_in_a_read() {
     handle.send();
     let (call, body) = request("POST", &chat(base)).await;
     assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["message"], "go");
-    script("stream", &[call.clone()]);
+    script("stream", std::slice::from_ref(&call));
     say(&call, &started(&body));
     say(&call, &json!({"type": "text-delta", "id": "1", "delta": "Grüße 😀"}));
     until("the text", || (texts(&handle) == ["go", "Grüße 😀"]).then_some(())).await;
@@ -213,7 +213,7 @@ async fn the_last_handle_closes_the_live_stream_and_a_submit_on_its_way_stays() 
     let (call, body) = request("POST", &chat(base)).await;
     let clone = handle.clone();
     drop(handle);
-    script("stream", &[call.clone()]);
+    script("stream", std::slice::from_ref(&call));
     say(&call, &started(&body));
     until("the turn", || clone.view().running.and_then(Running::execution)).await;
     assert!(!is_aborted(&call));
@@ -226,7 +226,7 @@ async fn the_last_handle_closes_the_live_stream_and_a_submit_on_its_way_stays() 
     let (call, body) = request("POST", &chat(base)).await;
     drop(handle);
     assert!(!is_aborted(&call), "closing it would take the message back");
-    script("stream", &[call.clone()]);
+    script("stream", std::slice::from_ref(&call));
     say(&call, &started(&body));
     until("the end of the stream", || is_aborted(&call).then_some(())).await;
     assert_eq!(&*open(base, Some(2)).view().draft, "", "it was accepted");
@@ -333,7 +333,7 @@ async fn a_broken_push_connection_comes_back() {
     let base = "/again";
     let tab = Tab::open(base);
     let first = until("the connection", || sources(base).pop()).await;
-    script("break", &[first.clone()]);
+    script("break", std::slice::from_ref(&first));
     until("the pause", || sources(base).is_empty().then_some(())).await;
     web_sys::window().unwrap().dispatch_event(&web_sys::Event::new("online").unwrap()).unwrap();
     let second = until("the connection again", || sources(base).pop()).await;
@@ -350,7 +350,7 @@ async fn a_new_thread_learns_its_id_from_the_acceptance() {
     let (call, body) = request("POST", &chat(base)).await;
     let sent: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((&sent["newSession"], handle.view().thread), (&json!(true), None));
-    script("stream", &[call.clone()]);
+    script("stream", std::slice::from_ref(&call));
     say(&call, &started(&body));
     let thread = until("the thread's id", || handle.view().thread).await;
     assert_eq!(json!(thread), sent["sessionId"]);

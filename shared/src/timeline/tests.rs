@@ -1,5 +1,4 @@
 //! The reducer, event by event.
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use proptest::prelude::*;
 use serde_json::json;
