@@ -20,7 +20,7 @@ use crate::repo::{Repo, WASM, run, say};
 pub(crate) fn build(repo: &Repo) -> Result<()> {
     say("building the web app");
     run(&mut repo.cargo(["build", "--package", "turnfast-web", "--target", WASM, "--profile", "wasm"]))?;
-    run(&mut repo.cargo(["build", "--package", "wasm-runner"]))?;
+    run(&mut repo.cargo(["build", "--workspace", "--bin", "wasm-bindgen-runner", "--bin", "wasm-bindgen-test-runner"]))?;
     let bindgen = repo.target("web-bindgen");
     fs::create_dir_all(&bindgen)?;
     run(repo

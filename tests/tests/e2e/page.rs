@@ -48,9 +48,11 @@ async fn a_person_signs_in_by_the_link_and_a_reply_streams() -> Result<()> {
     answered(&browser, 1, "success").await?;
     assert_eq!(browser.count("[data-testid=message-user]").await?, 1);
 
+    browser.hides("Replying…").await?;
     browser.screenshot("reply-wide").await?;
-    browser.viewport(390, 844).await?;
+    // Little motion first: the picture is of the page at rest.
     browser.prefers(true, true).await?;
+    browser.viewport(390, 844).await?;
     browser.screenshot("reply-narrow-dark").await?;
     let overflows = "return document.documentElement.scrollWidth > innerWidth";
     assert_eq!(browser.web().execute(overflows, Vec::new()).await?, false, "the page is wider than a phone");
