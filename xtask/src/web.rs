@@ -25,6 +25,8 @@ pub(crate) fn build(repo: &Repo) -> Result<()> {
     fs::create_dir_all(&bindgen)?;
     run(repo
         .program(repo.target("debug/wasm-bindgen-runner"))
+        // Names are a quarter of the download, and only a debugger reads them.
+        .args(["--remove-name-section", "--remove-producers-section"])
         .args(["--target", "web", "--no-typescript", "--out-name", "turnfast", "--out-dir"])
         .arg(&bindgen)
         .arg(repo.target(&format!("{WASM}/wasm/turnfast-web.wasm")))
