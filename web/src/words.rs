@@ -22,8 +22,8 @@ pub fn tool_state(call: &ToolCall) -> &'static str {
 pub fn outcome(message: &Message) -> Option<(Tone, String)> {
     let error = message.execution_error.as_ref().map(|error| error.message.as_str());
     match message.execution_status? {
-        ExecutionStatus::Success | ExecutionStatus::Running => None,
-        ExecutionStatus::Suspended => Some((Tone::Waiting, "Waiting for your answer.".to_owned())),
+        // What waits says so itself, in its card.
+        ExecutionStatus::Success | ExecutionStatus::Running | ExecutionStatus::Suspended => None,
         ExecutionStatus::Error => Some((Tone::Bad, format!("This reply failed. {}", error.unwrap_or("No reason was recorded.")))),
         ExecutionStatus::Cancelled => Some((Tone::Quiet, "Stopped. What was written until then is kept.".to_owned())),
         ExecutionStatus::Interrupted => Some((
@@ -41,8 +41,6 @@ pub fn outcome(message: &Message) -> Option<(Tone, String)> {
 pub enum Tone {
     /// By the way.
     Quiet,
-    /// It is the person's turn.
-    Waiting,
     /// Something went wrong.
     Bad,
 }

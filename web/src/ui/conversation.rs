@@ -115,6 +115,7 @@ fn announce(app: App, old: &View, new: &View) {
         (true, false) => {
             let status = new.messages().last().and_then(|message| message.execution_status);
             app.say(words::announcement(status));
+            app.threads.refresh(app);
         }
         _ => {}
     }
