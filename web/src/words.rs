@@ -12,6 +12,8 @@ pub fn tool_state(call: &ToolCall) -> &'static str {
         ToolState::Running => "running",
         ToolState::Suspended => "waits for you",
         ToolState::Resolved => "done",
+        // The record holds both a denial and a failure as rejected, and its text says which.
+        ToolState::Rejected if call.suspend_payload.is_some() => "not done",
         ToolState::Rejected => "failed",
         ToolState::Cancelled => "stopped",
     }

@@ -274,7 +274,10 @@ fn Page() -> impl IntoView {
         app.opened.set(route.clone());
         app.route.set(route);
     });
-    let online = window_event_listener(ev::online, move |_| app.online.set(true));
+    let online = window_event_listener(ev::online, move |_| {
+        app.online.set(true);
+        app.threads.refresh(app);
+    });
     let offline = window_event_listener(ev::offline, move |_| app.online.set(false));
     on_cleanup(move || {
         popped.remove();
