@@ -62,6 +62,10 @@ pub async fn login(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     })?;
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let (name, password) = (text(&body, "name")?, text(&body, "password")?);
+    // Not by its name: what came as a field may be a password in the wrong place.
+    if body.as_object().is_some_and(|fields| fields.len() > 2) {
+        return Err(ApiError::new(Code::InvalidRequest, "A login takes `name` and `password` and nothing else."));
+    }
     let signed_in = app.auth.login(name, Secret::new(password.to_owned()), client(&parts)).await.map_err(refused)?;
     let cookie = set_cookie(&app.config, signed_in.session.expose(), COOKIE_AGE)?;
     let SignedIn { user: id, name, .. } = signed_in;

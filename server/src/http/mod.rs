@@ -84,3 +84,6 @@ async fn unknown_api_path(uri: Uri, request: axum::extract::Request, next: axum:
 fn panicked(_panic: Box<dyn Any + Send>) -> Response {
     ApiError::new(Code::Internal, "The server failed on this request. Its log says more.").into_response()
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

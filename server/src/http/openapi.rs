@@ -103,10 +103,27 @@ pub fn text() -> String {
         that change something must come from this server's own pages (`Sec-Fetch-Site` or `Origin`).";
     let cookie = ApiKey::Cookie(ApiKeyValue::with_description("turnfast_session", cookie));
     components.add_security_scheme("session", SecurityScheme::ApiKey(cookie));
-    // A document of strings, numbers and maps with text keys: nothing in it can fail to become JSON.
-    let mut text = document.to_pretty_json().unwrap_or_default();
-    text.push('\n');
-    text
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    // The order of extensions is that of a hash map, and not the same twice.
+    document.sort_all_objects();
+    plain(&mut document);
+    format!("{document:#}\n")
+}
+
+/// Takes the links of Rust's documentation out of descriptions: ``[`name`]`` becomes `` `name` ``.
+fn plain(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if name == "description" => *text = text.replace("[`", "`").replace("`]", "`"),
+                    value => plain(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(plain),
+        _ => {}
+    }
 }
 
 fn extension<'o>(operation: &'o Operation, name: &str) -> Option<&'o Value> {
