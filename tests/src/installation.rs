@@ -47,12 +47,13 @@ impl Installation {
         Ok(Self { folder, config: Some(path) })
     }
 
-    /// One with project `demo`, in which `alice` is admin, `bob` member and `vera` viewer, and the agents `demo` (the demo agent) and
-    /// `assistant` (on `provider`, with all built-in tools).
+    /// One with project `demo`, in which `alice` is admin, `bob` member and `vera` viewer, and the agents `demo` (the demo agent),
+    /// `assistant` (on `provider`, with all built-in tools) and `impatient` (the same, and soon tired of a silent provider).
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn with_provider(provider: &Provider) -> Result<Self> {
+        let base_url = provider.base_url();
         Self::with_config(&format!(
             r#"
 [server]
@@ -61,9 +62,15 @@ drain_seconds = 20
 [[providers]]
 id = "test"
 kind = "openai"
-base_url = "{}"
+base_url = "{base_url}"
 api_key = "env:TURNFAST_TEST_PROVIDER_KEY"
-stall_seconds = 2
+stall_seconds = 3600
+
+[[providers]]
+id = "impatient"
+kind = "openai"
+base_url = "{base_url}"
+stall_seconds = 1
 
 [[projects]]
 id = "demo"
@@ -86,8 +93,15 @@ model = "test-model"
 instructions = "You are under test."
 tools = ["clock", "ask_user", "delegate"]
 delegates = ["demo"]
-"#,
-            provider.base_url()
+
+[[agents]]
+project = "demo"
+id = "impatient"
+name = "Impatient"
+engine = "native"
+provider = "impatient"
+model = "test-model"
+"#
         ))
     }
 
@@ -144,7 +158,15 @@ delegates = ["demo"]
     /// # Errors
     /// It does not start.
     pub async fn serve(&self) -> Result<Server> {
-        let command = self.command(&["serve", "--listen", "127.0.0.1:0"])?;
+        self.serve_at("127.0.0.1:0").await
+    }
+
+    /// Starts a server at an address, as after a restart that a page does not notice, and waits until it is ready.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn serve_at(&self, address: &str) -> Result<Server> {
+        let command = self.command(&["serve", "--listen", address])?;
         let mut process = Process::start(command, self.folder.path().join("stderr"))?;
         let url = process.line("the ready line", |line| line.strip_prefix("turnfast listening on ").map(str::to_owned)).await?;
         Ok(Server { process, url })
@@ -172,6 +194,12 @@ pub struct Server {
 }
 
 impl Server {
+    /// Address and port, for [`Installation::serve_at`].
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
     /// The one-time sign-in link that it printed.
     ///
     /// # Errors

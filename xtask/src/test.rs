@@ -1,7 +1,7 @@
 //! Every check and test, one after the other, and one line that sums them up.
 //!
-//! Order and flags are chosen so that each dependency is compiled once per target: all native steps select the same packages, and
-//! the web app is built before the server that carries it.
+//! Order and flags are chosen so that each dependency is compiled once per target: all native steps select the whole workspace, so
+//! that features do not differ between them, and the web app is built before the server that carries it.
 
 use std::{
     io::{BufRead, BufReader},
@@ -15,9 +15,6 @@ use crate::{
     repo::{self, Repo, WASM},
     size, web,
 };
-
-/// Every package that runs outside a browser, or has parts that do. The wasm runner stays out: it is all third-party code.
-pub(crate) const NATIVE: [&str; 3] = ["--workspace", "--exclude", "wasm-runner"];
 
 /// Packages with code for the browser.
 const BROWSER_PACKAGES: [&str; 4] = ["--package", "turnfast-client-core", "--package", "turnfast-web"];
@@ -75,8 +72,8 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
     let mut tally = Tally::default();
     let all = filter.is_none();
     let cargo_test = |args: &[&str]| {
-        let mut command = repo.cargo(["test", "--no-fail-fast"]);
-        command.args(NATIVE).args(args);
+        let mut command = repo.cargo(["test", "--workspace", "--no-fail-fast"]);
+        command.args(args);
         if let Some(text) = filter {
             command.args(["--", text]);
         }
@@ -93,9 +90,7 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
             code if code == ExitCode::SUCCESS => Ok(()),
             _ => bail!("the page weighs more than it may"),
         });
-        tally.check("lints", || {
-            run(repo.cargo(["clippy"].iter().chain(&NATIVE).chain(&["--all-targets", "--", "--deny", "warnings"])))
-        });
+        tally.check("lints", || run(repo.cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])));
         tally.check("lints (browser)", || {
             let mut clippy = repo.cargo(["clippy", "--target", WASM, "--all-targets"]);
             clippy.args(BROWSER_PACKAGES).args(["--", "--deny", "warnings"]);

@@ -9,6 +9,9 @@ use web_sys::{AbortController, AbortSignal, RequestCache};
 
 use crate::thread::{Failure, REQUEST_TIMEOUT_MS};
 
+/// Milliseconds that the body of an answer may take.
+const BODY_TIMEOUT_MS: u32 = 60_000;
+
 /// A request that can be given up.
 pub(super) struct Call {
     builder: RequestBuilder,
@@ -22,10 +25,17 @@ impl Call {
         Self { builder, signal }
     }
 
-    /// The JSON answer, within [`REQUEST_TIMEOUT_MS`].
+    /// The JSON answer: its head within [`REQUEST_TIMEOUT_MS`], and its body, which may be a long thread over a slow line, within
+    /// [`BODY_TIMEOUT_MS`].
     pub(super) async fn json<T: DeserializeOwned>(self, abort: AbortController) -> Result<T, Failure> {
-        let _timeout = Timeout::new(REQUEST_TIMEOUT_MS, move || abort.abort());
+        let timeout = |after_ms| {
+            let abort = abort.clone();
+            Timeout::new(after_ms, move || abort.abort())
+        };
+        let head = timeout(REQUEST_TIMEOUT_MS);
         let response = self.builder.send().await.map_err(|_| Failure::Broken)?;
+        drop(head);
+        let _body = timeout(BODY_TIMEOUT_MS);
         if !response.ok() {
             return Err(refusal(response).await);
         }
