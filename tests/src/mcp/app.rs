@@ -32,6 +32,8 @@ use tokio::{
 };
 use uuid::Uuid;
 
+use crate::installation::MCP_TOKEN;
+
 /// What every part of the server works with.
 struct Shared {
     /// Lines for the test.
@@ -246,8 +248,8 @@ const SESSION: &str = "mcp-session-id";
 
 async fn received(State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(message): Json<Value>) -> Response {
     if message["method"] == json!("initialize") {
-        if headers.get("authorization").is_none_or(|value| value != "Bearer a-token-for-the-mcp-server") {
-            return StatusCode::UNAUTHORIZED.into_response();
+        if headers.get("authorization").is_none_or(|value| value != &format!("Bearer {MCP_TOKEN}")) {
+            return (StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer")]).into_response();
         }
     } else if headers.get(SESSION).is_none_or(|session| session.as_bytes() != shared.session.as_bytes()) {
         return StatusCode::NOT_FOUND.into_response();

@@ -27,6 +27,7 @@ use rmcp::{
         Tool as RawTool,
     },
     service::{ClientInitializeError, NotificationContext, RunningService},
+    transport::streamable_http_client::StreamableHttpError,
 };
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
@@ -284,7 +285,13 @@ impl Server {
 
 /// The innermost reason of an error. The outer ones hold the address.
 fn root_cause(error: &(dyn Error + 'static)) -> String {
-    let mut cause = error;
+    let mut cause = match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => error,
+        Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => {
+            return "it refused access; check `token`".to_owned();
+        }
+        _ => error,
+    };
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
