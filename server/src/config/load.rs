@@ -565,7 +565,7 @@ impl Reader<'_, '_> {
         gateways: &[At<Gateway>],
         projects: &[At<Project>],
     ) {
-        for At { value: Draft { agent, references }, .. } in drafts {
+        for At { value: Draft { references, .. }, .. } in drafts {
             for reference in references {
                 let (known, what) = match &reference.value {
                     Reference::Project(id) => (projects.iter().any(|p| p.value.id == *id), format!("project `{id}`")),

@@ -86,7 +86,8 @@ async fn every_kind_of_answer(house: &House) -> Result<()> {
         [[tool:files__fail:{}]][[tool:files__refuse:{}]][[tool:files__nothing:{}]]"#;
     let (live, calls) = house.turn("tooled", script).await?;
     assert_eq!(warnings(&live), Vec::<String>::new());
-    let [echo, add, picture, fail, refuse, nothing] = calls.as_slice() else { panic!("six calls: {calls:#?}") };
+    let calls: [ToolCall; 6] = calls.try_into().map_err(|calls| anyhow::anyhow!("six calls: {calls:#?}"))?;
+    let [echo, add, picture, fail, refuse, nothing] = &calls;
     assert_eq!((echo.tool_name.as_str(), echo.output.clone()), ("mcp:files/echo", Some(json!("echo: hi"))));
     assert_eq!(add.output, Some(json!({"sum": 3})));
     assert_eq!(picture.output, Some(json!("[picture of type image/png, not shown]")));
