@@ -170,7 +170,8 @@ impl Config {
             }
             // Not a mistake: `delegate` answers the model with an error, and the agent may be added later.
             for id in agent.delegates.iter().filter(|id| self.agent(&agent.project, id.as_str()).is_none()) {
-                warnings.push(format!("agent `{}` delegates to `{id}`, which project `{}` does not have", agent.id, agent.project));
+                warnings
+                    .push(format!("agent `{}` delegates to `{id}`, which project `{}` does not have", agent.id, agent.project));
             }
         }
         warnings
@@ -215,6 +216,8 @@ pub struct Limits {
     pub max_running_turns_per_user: u32,
     /// Length of a typed message in bytes; 262,144 by default.
     pub max_message_bytes: usize,
+    /// `interaction_expiry_hours`: how long a suspended turn waits for a person; `None`: for as long as it takes.
+    pub interaction_expiry: Option<Duration>,
 }
 
 /// `[[providers]]` of kind `openai`: any endpoint that speaks OpenAI's chat completions.
