@@ -229,7 +229,7 @@ impl Reader<'_, '_> {
     }
 
     fn limits(&mut self, root: &mut Fields<'_>) -> Limits {
-        let mut limits = Limits { max_running_turns_per_user: 8, max_message_bytes: 262_144 };
+        let mut limits = Limits { max_running_turns_per_user: 8, max_message_bytes: 262_144, interaction_expiry: None };
         let Some(mut fields) = section(self.source, root, "limits") else { return limits };
         let turns = fields.integer(self.source, "max_running_turns_per_user", 1..=10_000);
         if let Some(turns) = turns.and_then(|turns| turns.try_into().ok()) {
@@ -239,6 +239,9 @@ impl Reader<'_, '_> {
         if let Some(bytes) = bytes.and_then(|bytes| bytes.try_into().ok()) {
             limits.max_message_bytes = bytes;
         }
+        let hours = fields.integer(self.source, "interaction_expiry_hours", 1..=87_600);
+        limits.interaction_expiry =
+            hours.and_then(|hours| u64::try_from(hours).ok()).map(|hours| Duration::from_secs(hours * 3_600));
         fields.finish(self.source);
         limits
     }

@@ -223,6 +223,8 @@ pub struct Limits {
     pub max_running_turns_per_user: u32,
     /// Length of a typed message in bytes; 262,144 by default.
     pub max_message_bytes: usize,
+    /// `interaction_expiry_hours`: how long a suspended turn waits for a person; `None`: for as long as it takes.
+    pub interaction_expiry: Option<Duration>,
 }
 
 /// `[[providers]]` of kind `openai`: any endpoint that speaks OpenAI's chat completions.
