@@ -90,9 +90,11 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
             code if code == ExitCode::SUCCESS => Ok(()),
             _ => bail!("the page weighs more than it may"),
         });
-        tally.check("lints", || run(repo.cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])));
+        tally.check("lints", || {
+            run(repo.cargo(["clippy", "--workspace", "--keep-going", "--all-targets", "--", "--deny", "warnings"]))
+        });
         tally.check("lints (browser)", || {
-            let mut clippy = repo.cargo(["clippy", "--target", WASM, "--all-targets"]);
+            let mut clippy = repo.cargo(["clippy", "--keep-going", "--target", WASM, "--all-targets"]);
             clippy.args(BROWSER_PACKAGES).args(["--", "--deny", "warnings"]);
             run(clippy)
         });
