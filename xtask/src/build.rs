@@ -38,6 +38,14 @@ pub(crate) fn dev_server(repo: &Repo) -> Command {
     repo.cargo(["build", "--workspace", "--bin", "turnfast"])
 }
 
+/// Writes the OpenAPI document. The test that compares it with the file writes the file when asked to.
+pub(crate) fn openapi(repo: &Repo) -> Result<ExitCode> {
+    let mut test = repo.cargo(["test", "--package", "turnfast", "--lib", "the_document_is_the_one_checked_in"]);
+    run(test.env("TURNFAST_WRITE_OPENAPI", "1"))?;
+    say(&format!("done: {}", repo.path("server/openapi.json").display()));
+    Ok(ExitCode::SUCCESS)
+}
+
 /// The program takes this one's place, and with it its signals and exit code.
 #[cfg(unix)]
 fn become_program(mut program: Command) -> Result<ExitCode> {

@@ -2,6 +2,7 @@
 //! manager) and moves files; what the product does is none of its business.
 
 mod build;
+mod fuzz;
 mod install;
 mod repo;
 mod size;
@@ -41,6 +42,10 @@ enum Command {
     Build,
     /// Builds the web app into target/web.
     Web,
+    /// Writes server/openapi.json from the server's routes.
+    Openapi,
+    /// Makes requests up from the OpenAPI document and holds the answers of a live server to it.
+    Fuzz,
     /// Measures what a browser downloads against its limit.
     Size,
 }
@@ -52,6 +57,11 @@ fn main() -> ExitCode {
         Command::Test { filter } => test::everything(&repo, filter.as_deref()),
         Command::Build => build::release(&repo),
         Command::Web => web::build(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Openapi => build::openapi(&repo),
+        Command::Fuzz => {
+            repo::run(&mut build::dev_server(&repo))?;
+            fuzz::run_against_server(&repo).map(|()| ExitCode::SUCCESS)
+        }
         Command::Size => {
             web::build(&repo)?;
             size::check(&repo)

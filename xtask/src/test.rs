@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    build, install,
+    build, fuzz, install,
     repo::{self, Repo, WASM},
     size, web,
 };
@@ -102,6 +102,9 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
     tally.tests("native tests", all, [cargo_test(&["--lib", "--bins"]), cargo_test(&["--doc"])]);
     tally.tests("browser tests", all, [browser_tests(repo, filter)]);
     tally.check("server for the end-to-end tests", || run(build::dev_server(repo)));
+    if all {
+        tally.check("answers and their document", || fuzz::run_against_server(repo));
+    }
     let mut end_to_end = cargo_test(&["--test", "*"]);
     end_to_end
         .env("TURNFAST_BIN", repo.target("debug/turnfast"))
