@@ -6,6 +6,7 @@ mod harness;
 mod interactions;
 mod page;
 mod provider_errors;
+mod refusals;
 mod smoke;
 mod stop;
 mod turns;
