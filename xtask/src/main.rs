@@ -38,6 +38,13 @@ enum Command {
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
     },
+    /// Tests a server against contract 1, line by line; without --url one of its own. See docs/conformance.md.
+    #[command(disable_help_flag = true)]
+    Conformance {
+        /// Arguments for the suite: --url, --token, --other-token, --second-url, --project, --agent, --filter, --write.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
     /// Builds the release binary, target/release/turnfast, with the web app inside.
     Build,
     /// Builds the web app into target/web.
@@ -55,6 +62,7 @@ fn main() -> ExitCode {
     let outcome = Repo::find().and_then(|repo| match cli.command {
         Command::Serve { args } => build::serve(&repo, &args),
         Command::Test { filter } => test::everything(&repo, filter.as_deref()),
+        Command::Conformance { args } => build::conformance(&repo, &args),
         Command::Build => build::release(&repo),
         Command::Web => web::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Openapi => build::openapi(&repo),
