@@ -240,8 +240,7 @@ impl Reader<'_, '_> {
             limits.max_message_bytes = bytes;
         }
         let hours = fields.integer(self.source, "interaction_expiry_hours", 1..=87_600);
-        limits.interaction_expiry =
-            hours.and_then(|hours| u64::try_from(hours).ok()).map(|hours| Duration::from_secs(hours * 3_600));
+        limits.interaction_expiry = hours.map(|hours| Duration::from_secs(hours * 3_600));
         fields.finish(self.source);
         limits
     }
