@@ -20,6 +20,9 @@ use crate::{
 /// The key that the provider's configuration names, and which must never show anywhere.
 pub const PROVIDER_KEY: &str = "sk-test-a-secret-that-must-not-show";
 
+/// The token of MCP servers, which `env:TURNFAST_TEST_MCP_TOKEN` leads to.
+pub const MCP_TOKEN: &str = "a-token-for-the-mcp-server";
+
 /// A data folder and what belongs to it. Removed when dropped.
 #[derive(Debug)]
 pub struct Installation {
@@ -54,6 +57,14 @@ impl Installation {
     /// # Errors
     /// The file cannot be written.
     pub fn with_provider(provider: &Provider) -> Result<Self> {
+        Self::with_provider_and(provider, "")
+    }
+
+    /// [`Installation::with_provider`], with `more` behind its configuration.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn with_provider_and(provider: &Provider, more: &str) -> Result<Self> {
         let base_url = provider.base_url();
         Self::with_config(&format!(
             r#"
@@ -118,6 +129,8 @@ name = "Impatient"
 engine = "native"
 provider = "impatient"
 model = "test-model"
+
+{more}
 "#
         ))
     }
@@ -141,7 +154,10 @@ model = "test-model"
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);
         }
-        command.env("TURNFAST_TEST_PROVIDER_KEY", PROVIDER_KEY).current_dir(self.folder.path());
+        command
+            .env("TURNFAST_TEST_PROVIDER_KEY", PROVIDER_KEY)
+            .env("TURNFAST_TEST_MCP_TOKEN", MCP_TOKEN)
+            .current_dir(self.folder.path());
         Ok(command)
     }
 

@@ -7,6 +7,7 @@
 //! | [`client`] | a person's API client |
 //! | [`conformance`] | contract 1 as tests of any server that keeps it |
 //! | [`provider`] | a model provider that does what the message tells it to |
+//! | [`mcp`] | an MCP server with tools that fail in every way |
 //! | [`browser`] | a browser and what a person does with it |
 //! | [`process`] | programs that are started, watched and killed |
 //!
@@ -16,6 +17,7 @@ pub mod browser;
 pub mod client;
 pub mod conformance;
 pub mod installation;
+pub mod mcp;
 pub mod process;
 pub mod provider;
 

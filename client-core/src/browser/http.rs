@@ -2,8 +2,11 @@
 
 use gloo_net::http::{Method, RequestBuilder, Response};
 use gloo_timers::callback::Timeout;
-use serde::{Serialize, de::DeserializeOwned};
-use turnfast_shared::Problem;
+use serde::Serialize;
+use turnfast_shared::{
+    Problem,
+    json::{self, FromJson},
+};
 use wasm_bindgen::JsCast;
 use web_sys::{AbortController, AbortSignal, RequestCache};
 
@@ -27,7 +30,7 @@ impl Call {
 
     /// The JSON answer: its head within [`REQUEST_TIMEOUT_MS`], and its body, which may be a long thread over a slow line, within
     /// [`BODY_TIMEOUT_MS`].
-    pub(super) async fn json<T: DeserializeOwned>(self, abort: AbortController) -> Result<T, Failure> {
+    pub(super) async fn json<T: FromJson>(self, abort: AbortController) -> Result<T, Failure> {
         let timeout = |after_ms| {
             let abort = abort.clone();
             Timeout::new(after_ms, move || abort.abort())
@@ -41,7 +44,7 @@ impl Call {
         }
         let status = response.status();
         let body = response.text().await.map_err(|_| Failure::Broken)?;
-        serde_json::from_str(&body).map_err(|_| Failure::Unreadable { status })
+        json::read(&body).ok_or(Failure::Unreadable { status })
     }
 
     /// Sends `body` and hands the bytes of the event stream that answers to `sink`, until it ends. `Err`: there was no stream.
@@ -70,7 +73,7 @@ impl Call {
 async fn refusal(response: Response) -> Failure {
     let status = response.status();
     let retry_after = response.headers().get("retry-after").and_then(|value| value.trim().parse().ok());
-    match response.text().await.ok().and_then(|body| serde_json::from_str::<Problem>(&body).ok()) {
+    match response.text().await.ok().and_then(|body| json::read::<Problem>(&body)) {
         Some(problem) => Failure::Refused { problem: Box::new(problem), retry_after },
         None => Failure::Unreadable { status },
     }

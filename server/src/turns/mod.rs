@@ -240,6 +240,7 @@ impl Turns {
                 title: title_of(&submit.text),
                 message: submit.message,
                 content: vec![Part::Text { text: submit.text }],
+                attachments: Vec::new(),
                 assistant_message,
                 execution,
                 process: self.process,

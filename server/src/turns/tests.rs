@@ -536,6 +536,7 @@ async fn a_start_ends_what_a_dead_process_left_and_only_that() {
             title: String::new(),
             message: Uuid::from_u128(thread + 100).into(),
             content: vec![],
+            attachments: Vec::new(),
             assistant_message: Uuid::from_u128(thread + 200).into(),
             execution,
             process: Uuid::from_u128(0xdead).into(),

@@ -156,6 +156,7 @@ mod tests {
         orphans_are_found_by_their_process
         threads_are_listed_newest_first_in_pages
         threads_are_renamed_and_deleted
+        attachments_come_and_go_with_their_thread
         dropped_callers_leave_nothing_half_done
     }
 }

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
 use turnfast_shared::{
     ExecutionStatus, Message, Millis, Part, Role,
+    api::AttachmentId,
     event::Suspension,
     ids::{ExecutionId, MessageId, ProcessId, RunId, Slug, ThreadId, UserId},
     message::ExecutionError,
@@ -18,7 +19,7 @@ use crate::store::{
     StoreError, TurnStore,
     sqlite::SqliteStore,
     turns::{
-        Admission, DeleteOutcome, End, Expired, Flush, FlushOutcome, NewResume, NewTurn, Orphan, RecordedMessage,
+        Admission, Attachment, DeleteOutcome, End, Expired, Flush, FlushOutcome, NewResume, NewTurn, Orphan, RecordedMessage,
         ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor, ThreadKey, ThreadRow,
     },
 };
@@ -83,6 +84,33 @@ impl TurnStore for SqliteStore {
 
     async fn turn_input(&self, thread: ThreadId, message: MessageId) -> Result<(Vec<Message>, Vec<Part>)> {
         self.read(move |c| Box::pin(async move { turn_input(c, thread, message).await })).await
+    }
+
+    async fn attachment(&self, project: &Slug, agent: &Slug, owner: UserId, id: AttachmentId) -> Result<Option<Attachment>> {
+        let row = sqlx::query(
+            "SELECT a.id, a.name, a.media_type, a.data FROM attachments a
+             JOIN messages m ON m.pk = a.message_pk JOIN threads t ON t.id = m.thread_id
+             WHERE a.id = ?1 AND t.owner_id = ?2 AND t.project_id = ?3 AND t.agent_id = ?4",
+        )
+        .bind(id.to_string())
+        .bind(owner.to_string())
+        .bind(project.as_str())
+        .bind(agent.as_str())
+        .fetch_optional(self.readers())
+        .await?;
+        row.as_ref().map(attachment).transpose()
+    }
+
+    async fn attachments(&self, thread: ThreadId, ids: &[AttachmentId]) -> Result<Vec<Attachment>> {
+        let rows = sqlx::query(
+            "SELECT a.id, a.name, a.media_type, a.data FROM attachments a JOIN messages m ON m.pk = a.message_pk
+             WHERE m.thread_id = ?1 AND a.id IN (SELECT value FROM json_each(?2))",
+        )
+        .bind(thread.to_string())
+        .bind(to_json(ids)?)
+        .fetch_all(self.readers())
+        .await?;
+        rows.iter().map(attachment).collect()
     }
 
     async fn threads(
@@ -210,7 +238,10 @@ async fn admit(c: &mut SqliteConnection, turn: &NewTurn) -> Result<Admission> {
     .await?;
     let revision = unsigned(&revision, "revision")?;
 
-    insert_message(c, turn, revision, Role::User).await?;
+    let question_pk = insert_message(c, turn, revision, Role::User).await?;
+    for attachment in &turn.attachments {
+        insert_attachment(c, question_pk, attachment).await?;
+    }
     let message_pk = insert_message(c, turn, revision, Role::Assistant).await?;
     insert_execution(c, turn.execution, key.thread, message_pk, key.owner, turn.process, turn.at).await?;
     Ok(Admission::Accepted { revision })
@@ -238,6 +269,27 @@ async fn insert_message(c: &mut SqliteConnection, turn: &NewTurn, revision: u64,
     .fetch_one(&mut *c)
     .await?;
     Ok(row.try_get("pk")?)
+}
+
+async fn insert_attachment(c: &mut SqliteConnection, message_pk: i64, attachment: &Attachment) -> Result<()> {
+    sqlx::query("INSERT INTO attachments (id, message_pk, name, media_type, data) VALUES (?1, ?2, ?3, ?4, ?5)")
+        .bind(attachment.id.to_string())
+        .bind(message_pk)
+        .bind(&attachment.name)
+        .bind(&attachment.media_type)
+        .bind(&attachment.data[..])
+        .execute(&mut *c)
+        .await?;
+    Ok(())
+}
+
+fn attachment(row: &SqliteRow) -> Result<Attachment> {
+    Ok(Attachment {
+        id: parsed(row, "id")?,
+        name: row.try_get("name")?,
+        media_type: row.try_get("media_type")?,
+        data: row.try_get::<Vec<u8>, _>("data")?.into(),
+    })
 }
 
 async fn insert_execution(
