@@ -94,6 +94,12 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     for warning in app.config.warnings() {
         tracing::warn!("{warning}");
     }
+    if let Some(limit) = app.config.limits.interaction_expiry {
+        tokio::spawn({
+            let turns = turns.clone();
+            async move { turns.expire_suspensions(limit).await }
+        });
+    }
     let link = app.auth.first_sign_in().await?;
     for name in app.auth.unknown_members(&app.config).await? {
         tracing::warn!(name, "a member of a project is no user yet: `turnfast user add` makes one");
@@ -122,8 +128,13 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     // Refuse first, then end the streams: a reader that comes back at once must not start a turn here.
     turns.start_draining();
     app.streams.cancel();
+    let end_turns = async {
+        turns.drain(app.config.server.drain).await;
+        // Only now: turns that drain may still use them.
+        app.catalog.close().await;
+    };
     tokio::select! {
-        () = turns.drain(app.config.server.drain) => {}
+        () = end_turns => {}
         _ = terminate.recv() => tracing::warn!("second signal: ending at once"),
         _ = interrupt.recv() => tracing::warn!("second signal: ending at once"),
     }

@@ -20,6 +20,9 @@ use crate::{
 /// The key that the provider's configuration names, and which must never show anywhere.
 pub const PROVIDER_KEY: &str = "sk-test-a-secret-that-must-not-show";
 
+/// The token of MCP servers, which `env:TURNFAST_TEST_MCP_TOKEN` leads to.
+pub const MCP_TOKEN: &str = "a-token-for-the-mcp-server";
+
 /// A data folder and what belongs to it. Removed when dropped.
 #[derive(Debug)]
 pub struct Installation {
@@ -48,11 +51,20 @@ impl Installation {
     }
 
     /// One with project `demo`, in which `alice` is admin, `bob` member and `vera` viewer, and the agents `demo` (the demo agent),
-    /// `assistant` (on `provider`, with all built-in tools) and `impatient` (the same, and soon tired of a silent provider).
+    /// `assistant` (on `provider`, with all built-in tools), `careful` (which asks before it looks at the clock), `incomplete` (which
+    /// lacks everything) and `impatient` (soon tired of a silent provider).
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn with_provider(provider: &Provider) -> Result<Self> {
+        Self::with_provider_and(provider, "")
+    }
+
+    /// [`Installation::with_provider`], with `more` behind its configuration.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn with_provider_and(provider: &Provider, more: &str) -> Result<Self> {
         let base_url = provider.base_url();
         Self::with_config(&format!(
             r#"
@@ -96,11 +108,29 @@ delegates = ["demo"]
 
 [[agents]]
 project = "demo"
+id = "careful"
+name = "Careful"
+engine = "native"
+provider = "test"
+model = "test-model"
+tools = ["clock", "ask_user"]
+approve = ["clock"]
+
+[[agents]]
+project = "demo"
+id = "incomplete"
+name = "Incomplete"
+engine = "native"
+
+[[agents]]
+project = "demo"
 id = "impatient"
 name = "Impatient"
 engine = "native"
 provider = "impatient"
 model = "test-model"
+
+{more}
 "#
         ))
     }
@@ -124,7 +154,10 @@ model = "test-model"
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);
         }
-        command.env("TURNFAST_TEST_PROVIDER_KEY", PROVIDER_KEY).current_dir(self.folder.path());
+        command
+            .env("TURNFAST_TEST_PROVIDER_KEY", PROVIDER_KEY)
+            .env("TURNFAST_TEST_MCP_TOKEN", MCP_TOKEN)
+            .current_dir(self.folder.path());
         Ok(command)
     }
 
@@ -239,6 +272,11 @@ impl Server {
     /// It takes too long.
     pub async fn ended(self) -> Result<ExitStatus> {
         self.process.ended().await
+    }
+
+    /// Its log is not shown when it ends: for a program whose output is not a test's.
+    pub fn hush(&mut self) {
+        self.process.hush();
     }
 
     /// What it logged so far.

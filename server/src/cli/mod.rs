@@ -248,13 +248,17 @@ fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// What is logged where nothing else is asked for. The MCP library reports as errors what is none here; what matters of it is said
+/// in `turnfast::agents::mcp`.
+const LOG: &str = "info,rmcp=off";
+
 /// `TURNFAST_LOG` takes filters as in `info,turnfast=debug`.
 fn log_to_stderr() {
     let wanted = std::env::var("TURNFAST_LOG").ok().filter(|wanted| !wanted.trim().is_empty());
     let (filter, bad) = match wanted.map(EnvFilter::try_new) {
         Some(Ok(filter)) => (filter, false),
-        Some(Err(_)) => (EnvFilter::new("info"), true),
-        None => (EnvFilter::new("info"), false),
+        Some(Err(_)) => (EnvFilter::new(LOG), true),
+        None => (EnvFilter::new(LOG), false),
     };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     if io::stderr().is_terminal() {

@@ -50,6 +50,7 @@ fn turn(key: ThreadKey, n: u128) -> NewTurn {
         title: format!("title {n}"),
         message: message(n),
         content: vec![Part::Text { text: format!("question {n}") }],
+        attachments: Vec::new(),
         assistant_message: answer(n),
         execution: execution(n),
         process: process(1),
@@ -499,6 +500,33 @@ pub(crate) async fn a_suspended_turn_is_cancelled_once(store: S) {
     assert_eq!(store.admit_resume(resume(1, "c1", 8)).await.unwrap(), ResumeAdmission::Closed);
 }
 
+/// Turns that wait for too long end with an explanation; those that wait for less, or run, go on.
+pub(crate) async fn a_suspension_expires_after_its_time(store: S) {
+    for n in 1..=3 {
+        accept(&store, key(n), n).await;
+    }
+    // Suspended at 50; see `suspend`.
+    suspend(&store, key(1), 1, vec![approval("c1", 1), approval("c2", 1)]).await;
+    suspend(&store, key(2), 2, vec![approval("c1", 2)]).await;
+    let answered = store.admit_resume(resume(2, "c1", 8)).await.unwrap();
+    assert!(matches!(answered, ResumeAdmission::Accepted { .. }), "{answered:?}");
+    let error = ExecutionError { message: "Nobody answered.".to_owned(), error_code: Some("expired".to_owned()) };
+    assert_eq!(store.expire_suspended(50, &error, 90).await.unwrap(), []);
+    let expired = store.expire_suspended(51, &error, 90).await.unwrap();
+    assert_eq!(expired, [Expired { key: key(1), execution: execution(1), revision: 3 }]);
+    assert_eq!(store.expire_suspended(51, &error, 90).await.unwrap(), []);
+
+    let snapshot = store.snapshot(&key(1), None).await.unwrap().unwrap();
+    assert_eq!((snapshot.revision, snapshot.active, snapshot.suspensions.len()), (3, None, 0));
+    let message = read(&store, &key(1)).await.1.pop().unwrap();
+    assert_eq!((message.execution_status, message.execution_error.clone()), (Some(ExecutionStatus::Cancelled), Some(error)));
+    assert!(message.content.iter().all(|part| part.as_tool_call().unwrap().state == ToolState::Cancelled), "{message:?}");
+    assert_eq!(store.admit_resume(resume(1, "c1", 9)).await.unwrap(), ResumeAdmission::Closed);
+    assert_eq!(store.snapshot(&key(2), None).await.unwrap().unwrap().active, Some(execution(8)), "it was answered in time");
+    assert_eq!(store.snapshot(&key(3), None).await.unwrap().unwrap().active, Some(execution(3)), "it never waited");
+    assert!(matches!(store.admit(turn(key(1), 4)).await.unwrap(), Admission::Accepted { .. }), "the thread is usable");
+}
+
 /// What a process left running is found by its id, with all that recovery needs.
 pub(crate) async fn orphans_are_found_by_their_process(store: S) {
     assert!(store.running_processes().await.unwrap().is_empty());
@@ -561,6 +589,54 @@ pub(crate) async fn threads_are_renamed_and_deleted(store: S) {
     assert_eq!(store.admit_resume(resume(1, "c1", 8)).await.unwrap(), ResumeAdmission::NotFound);
     assert!(matches!(store.admit(turn(key(1), 1)).await.unwrap(), Admission::Accepted { revision: 1 }), "its ids are free again");
     store.ping().await.unwrap();
+}
+
+/// Attachments are recorded with their turn or not at all, found only under their thread's whole key, and deleted with it.
+pub(crate) async fn attachments_come_and_go_with_their_thread(store: S) {
+    let id = |n: u128| Uuid::from_u128(0x70_000 + n);
+    let file = |n, data: &[u8]| Attachment {
+        id: id(n),
+        name: format!("file {n} é.bin"),
+        media_type: "text/plain; charset=utf-8".to_owned(),
+        data: data.to_vec().into(),
+    };
+    let every_byte: Vec<u8> = (0..=u8::MAX).cycle().take(300_000).collect();
+    let sent = [file(1, &every_byte), file(2, b"")];
+    let with = |n, key, attachments: &[Attachment]| NewTurn { attachments: attachments.to_vec(), ..turn(key, n) };
+    let get = |key: ThreadKey, n| {
+        let store = store.clone();
+        async move { store.attachment(&key.project, &key.agent, key.owner, id(n)).await.unwrap() }
+    };
+    assert!(matches!(store.admit(with(1, key(1), &sent)).await.unwrap(), Admission::Accepted { .. }));
+    assert_eq!((get(key(1), 1).await, get(key(1), 2).await), (Some(sent[0].clone()), Some(sent[1].clone())));
+
+    for refused in [with(2, key(1), &[file(3, b"x")]), with(1, key(1), &[file(4, b"x")])] {
+        assert!(!matches!(store.admit(refused).await.unwrap(), Admission::Accepted { .. }));
+    }
+    accept(&store, ThreadKey { owner: user(2), ..key(2) }, 5).await;
+    let strangers = [
+        ThreadKey { owner: user(2), ..key(1) },
+        ThreadKey { project: "other".parse().unwrap(), ..key(1) },
+        ThreadKey { agent: "other".parse().unwrap(), ..key(1) },
+    ];
+    for stranger in strangers {
+        assert_eq!(get(stranger, 1).await, None);
+    }
+    for never in [3, 4, 9] {
+        assert_eq!(get(key(1), never).await, None, "nothing is left of a turn that was not accepted");
+    }
+
+    let mut found = store.attachments(thread(1), &[id(2), id(9), id(1)]).await.unwrap();
+    found.sort_unstable_by_key(|attachment| attachment.id);
+    assert_eq!(found, sent);
+    assert!(store.attachments(thread(2), &[id(1)]).await.unwrap().is_empty(), "it belongs to another thread");
+    assert!(store.attachments(thread(1), &[]).await.unwrap().is_empty());
+
+    finish(&store, key(1), 1).await;
+    assert!(matches!(store.delete_thread(&key(1)).await.unwrap(), DeleteOutcome::Deleted { .. }));
+    assert_eq!(get(key(1), 1).await, None);
+    assert!(store.attachments(thread(1), &[id(1), id(2)]).await.unwrap().is_empty());
+    assert!(matches!(store.admit(with(1, key(1), &sent)).await.unwrap(), Admission::Accepted { .. }), "its ids are free again");
 }
 
 /// A caller that is dropped midway, as a request's future is when its client goes away, leaves no transaction open.
