@@ -94,6 +94,12 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     for warning in app.config.warnings() {
         tracing::warn!("{warning}");
     }
+    if let Some(limit) = app.config.limits.interaction_expiry {
+        tokio::spawn({
+            let turns = turns.clone();
+            async move { turns.expire_suspensions(limit).await }
+        });
+    }
     let link = app.auth.first_sign_in().await?;
     for name in app.auth.unknown_members(&app.config).await? {
         tracing::warn!(name, "a member of a project is no user yet: `turnfast user add` makes one");

@@ -51,7 +51,8 @@ impl Installation {
     }
 
     /// One with project `demo`, in which `alice` is admin, `bob` member and `vera` viewer, and the agents `demo` (the demo agent),
-    /// `assistant` (on `provider`, with all built-in tools) and `impatient` (the same, and soon tired of a silent provider).
+    /// `assistant` (on `provider`, with all built-in tools), `careful` (which asks before it looks at the clock), `incomplete` (which
+    /// lacks everything) and `impatient` (soon tired of a silent provider).
     ///
     /// # Errors
     /// The file cannot be written.
@@ -104,6 +105,22 @@ model = "test-model"
 instructions = "You are under test."
 tools = ["clock", "ask_user", "delegate"]
 delegates = ["demo"]
+
+[[agents]]
+project = "demo"
+id = "careful"
+name = "Careful"
+engine = "native"
+provider = "test"
+model = "test-model"
+tools = ["clock", "ask_user"]
+approve = ["clock"]
+
+[[agents]]
+project = "demo"
+id = "incomplete"
+name = "Incomplete"
+engine = "native"
 
 [[agents]]
 project = "demo"
@@ -255,6 +272,11 @@ impl Server {
     /// It takes too long.
     pub async fn ended(self) -> Result<ExitStatus> {
         self.process.ended().await
+    }
+
+    /// Its log is not shown when it ends: for a program whose output is not a test's.
+    pub fn hush(&mut self) {
+        self.process.hush();
     }
 
     /// What it logged so far.

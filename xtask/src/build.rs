@@ -32,10 +32,31 @@ pub(crate) fn serve(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
     become_program(server)
 }
 
+/// Builds the conformance suite and the server that it tests where it is given none, and becomes the suite.
+pub(crate) fn conformance(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
+    say("building the suite");
+    run(&mut repo.cargo(["build", "--workspace", "--bin", "turnfast-conformance"]))?;
+    if !args.iter().any(|arg| arg == "--url") {
+        web::build(repo)?;
+        run(&mut dev_server(repo))?;
+    }
+    let mut suite = repo.program(repo.target("debug/turnfast-conformance"));
+    suite.args(args);
+    become_program(suite)
+}
+
 /// Builds the server as tests run it. With the whole workspace selected, as for the tests, dependencies have the same features in
 /// both and are compiled once.
 pub(crate) fn dev_server(repo: &Repo) -> Command {
     repo.cargo(["build", "--workspace", "--bin", "turnfast"])
+}
+
+/// Writes the OpenAPI document. The test that compares it with the file writes the file when asked to.
+pub(crate) fn openapi(repo: &Repo) -> Result<ExitCode> {
+    let mut test = repo.cargo(["test", "--package", "turnfast", "--lib", "the_document_is_the_one_checked_in"]);
+    run(test.env("TURNFAST_WRITE_OPENAPI", "1"))?;
+    say(&format!("done: {}", repo.path("server/openapi.json").display()));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The program takes this one's place, and with it its signals and exit code.

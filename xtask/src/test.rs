@@ -5,13 +5,14 @@
 
 use std::{
     io::{BufRead, BufReader},
+    path::Path,
     process::{Command, ExitCode, Stdio},
 };
 
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    build, install,
+    build, fuzz, install,
     repo::{self, Repo, WASM},
     size, web,
 };
@@ -90,9 +91,11 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
             code if code == ExitCode::SUCCESS => Ok(()),
             _ => bail!("the page weighs more than it may"),
         });
-        tally.check("lints", || run(repo.cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])));
+        tally.check("lints", || {
+            run(repo.cargo(["clippy", "--workspace", "--keep-going", "--all-targets", "--", "--deny", "warnings"]))
+        });
         tally.check("lints (browser)", || {
-            let mut clippy = repo.cargo(["clippy", "--target", WASM, "--all-targets"]);
+            let mut clippy = repo.cargo(["clippy", "--keep-going", "--target", WASM, "--all-targets"]);
             clippy.args(BROWSER_PACKAGES).args(["--", "--deny", "warnings"]);
             run(clippy)
         });
@@ -100,6 +103,9 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
     tally.tests("native tests", all, [cargo_test(&["--lib", "--bins"]), cargo_test(&["--doc"])]);
     tally.tests("browser tests", all, [browser_tests(repo, filter)]);
     tally.check("server for the end-to-end tests", || run(build::dev_server(repo)));
+    if all {
+        tally.check("answers and their document", || fuzz::run_against_server(repo));
+    }
     let mut end_to_end = cargo_test(&["--test", "*"]);
     end_to_end
         .env("TURNFAST_BIN", repo.target("debug/turnfast"))
@@ -107,6 +113,12 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         .env("TURNFAST_TEST_MCP_BIN", repo.target("debug/turnfast-test-mcp"))
         .env("TURNFAST_SCREENSHOTS", repo.target("screenshots"));
     tally.tests("end-to-end tests", all, [end_to_end]);
+
+    if all {
+        let mut suite = repo.program(repo.target("debug/turnfast-conformance"));
+        suite.env("TURNFAST_BIN", repo.target("debug/turnfast"));
+        tally.tests("conformance", true, [suite]);
+    }
 
     println!();
     if !tally.failures.is_empty() {
@@ -139,11 +151,12 @@ struct Counts {
     failed: u64,
 }
 
-/// Runs `cargo test`, shows its output as it comes, and counts what it reports.
+/// Runs `cargo test`, or another program that reports as it does, shows its output as it comes, and counts what it reports.
 fn run_tests(command: &mut Command) -> (Counts, Result<()>) {
     let mut counts = Counts::default();
+    let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let outcome = (|| {
-        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+        let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {name}"))?;
         let output = child.stdout.take().context("its output is piped")?;
         for line in BufReader::new(output).split(b'\n') {
             let line = line?;
@@ -156,7 +169,7 @@ fn run_tests(command: &mut Command) -> (Counts, Result<()>) {
         }
         let status = child.wait()?;
         if !status.success() {
-            bail!("cargo test failed ({status})");
+            bail!("{name} failed ({status})");
         }
         if counts.failed > 0 {
             bail!("tests failed");
@@ -166,9 +179,13 @@ fn run_tests(command: &mut Command) -> (Counts, Result<()>) {
     (counts, outcome)
 }
 
-/// The counts of `test result: ok. 12 passed; 0 failed; …`.
+/// The counts of `test result: ok. 12 passed; 0 failed; …`, or of a line that is nothing but `12 passed, 0 failed`.
 fn parse_result(line: &str) -> Option<Counts> {
-    let rest = line.trim().strip_prefix("test result: ")?;
+    let line = line.trim();
+    if let Some((passed, failed)) = line.split_once(" passed, ") {
+        return Some(Counts { passed: passed.parse().ok()?, failed: failed.strip_suffix(" failed")?.parse().ok()? });
+    }
+    let rest = line.strip_prefix("test result: ")?;
     let count = |word: &str| -> Option<u64> { rest.split(word).next()?.split_whitespace().next_back()?.parse().ok() };
     Some(Counts { passed: count(" passed;")?, failed: count(" failed;")? })
 }
@@ -183,6 +200,8 @@ mod tests {
         assert_eq!(parse_result(native), Some(Counts { passed: 12, failed: 3 }));
         let browser = "test result: ok. 7 passed; 0 failed; 0 ignored; 0 filtered out; finished in 0.31s";
         assert_eq!(parse_result(browser), Some(Counts { passed: 7, failed: 0 }));
+        assert_eq!(parse_result("79 passed, 2 failed"), Some(Counts { passed: 79, failed: 2 }));
+        assert_eq!(parse_result("a page says: 79 passed, 2 failed"), None);
         assert_eq!(parse_result("test web::a ... ok"), None);
         assert_eq!(parse_result("test result: odd"), None);
     }

@@ -234,6 +234,7 @@ impl Reader<'_, '_> {
             max_message_bytes: 262_144,
             max_attachments: 8,
             max_attachment_bytes: 5 * 1024 * 1024,
+            interaction_expiry: None,
         };
         let Some(mut fields) = section(self.source, root, "limits") else { return limits };
         let turns = fields.integer(self.source, "max_running_turns_per_user", 1..=10_000);
@@ -252,6 +253,8 @@ impl Reader<'_, '_> {
         if let Some(bytes) = bytes.and_then(|bytes| bytes.try_into().ok()) {
             limits.max_attachment_bytes = bytes;
         }
+        let hours = fields.integer(self.source, "interaction_expiry_hours", 1..=87_600);
+        limits.interaction_expiry = hours.map(|hours| Duration::from_secs(hours * 3_600));
         fields.finish(self.source);
         limits
     }

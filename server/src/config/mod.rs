@@ -227,6 +227,8 @@ pub struct Limits {
     pub max_attachments: usize,
     /// Length of each of them in bytes; 5 MiB by default.
     pub max_attachment_bytes: usize,
+    /// `interaction_expiry_hours`: how long a suspended turn waits for a person; `None`: for as long as it takes.
+    pub interaction_expiry: Option<Duration>,
 }
 
 /// `[[providers]]` of kind `openai`: any endpoint that speaks OpenAI's chat completions.

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use turnfast_shared::{
     Code, ExecutionStatus, Role,
     api::{CancelAnswer, ChatRequest, ResumeRequest, RunCancelAnswer, ThreadSnapshot},
-    event::Suspension,
+    event::{Event, Suspension},
     ids::{ExecutionId, MessageId},
     message::ExecutionError,
 };
@@ -47,9 +47,13 @@ const ENVELOPE: usize = 16 * 1024;
 /// `max_attachment_bytes` each. An unknown `sessionId` without `newSession` is not found.
 #[utoipa::path(post, path = "/chat", tag = "turns",
     params(AgentPath),
-    request_body = ChatRequest,
-    responses((status = 200, content_type = "text/event-stream", body = String, description = "The live stream: events of the execution, one per `data:`.",
-        extensions(("x-item-schema" = json!({ "$ref": "#/components/schemas/Event" }))))),
+    request_body(content = ChatRequest, examples(
+        ("a new thread" = (value = json!({ "message": "Hello" }))),
+        ("a thread whose id the caller chose" = (value = json!({
+            "message": "Hello", "sessionId": "0198c0de-0000-7000-8000-000000000001", "newSession": true
+        }))),
+    )),
+    responses((status = 200, content_type = "text/event-stream", body = Event, description = "The live stream: events of the execution, one per `data:`.")),
     extensions(("x-access" = json!("agent:execute")), ("x-owner" = json!("sessionId")), ("x-problems" = json!(["turn_already_running", "interaction_open", "message_already_accepted", "agent_misconfigured", "rate_limited", "shutting_down"]))))]
 pub async fn submit(
     State(app): State<Arc<App>>,
@@ -102,8 +106,7 @@ pub async fn submit(
 #[utoipa::path(post, path = "/chat/resume", tag = "turns",
     params(AgentPath),
     request_body = ResumeRequest,
-    responses((status = 200, content_type = "text/event-stream", body = String, description = "The live stream: events of the execution, one per `data:`.",
-        extensions(("x-item-schema" = json!({ "$ref": "#/components/schemas/Event" }))))),
+    responses((status = 200, content_type = "text/event-stream", body = Event, description = "The live stream: events of the execution, one per `data:`.")),
     extensions(("x-access" = json!("agent:execute")), ("x-owner" = json!("runId")), ("x-problems" = json!(["turn_already_running", "interaction_closed", "agent_misconfigured", "rate_limited", "shutting_down"]))))]
 pub async fn resume(
     State(app): State<Arc<App>>,

@@ -46,7 +46,8 @@ use utoipa::{
             `method_not_allowed`, a path that does not exist 404 `not_found`. Unknown fields in bodies and unknown query parameters \
             are refused.\n\n\
             `x-access` of an operation is `public`, `signed-in` or the scope that it takes; `x-owner` names what must be the \
-            caller's own. `x-item-schema` of a `text/event-stream` is the schema of the JSON after each `data:`.",
+            caller's own. The schema of a `text/event-stream` is that of each of its events: `data` is JSON text, and \
+            `contentSchema` its schema.",
     ),
     components(schemas(
         Event, PushEvent, Problem, Code, ids::Slug, ids::ThreadId, ids::MessageId, ids::ExecutionId, ids::RunId, ids::UserId
@@ -154,6 +155,13 @@ fn complete(operation: &mut Operation, is_unsafe: bool) {
         rule =
             format!("{rule} `{owner}` must be the caller's own: the answer to that of another is the answer to an unknown one.");
     }
+    for answer in operation.responses.responses.values_mut() {
+        if let RefOr::T(answer) = answer
+            && let Some(RefOr::T(stream)) = answer.content.get_mut("text/event-stream")
+        {
+            stream.schema = stream.schema.take().map(event);
+        }
+    }
     if operation.request_body.is_some() {
         codes.extend([Code::InvalidRequest, Code::UnsupportedMediaType, Code::PayloadTooLarge]);
     }
@@ -171,6 +179,19 @@ fn complete(operation: &mut Operation, is_unsafe: bool) {
         let lines: Vec<String> = titles.map(|(_, name, title)| format!("`{name}`: {title}.")).collect();
         operation.responses.responses.insert(status.to_string(), RefOr::T(refusal(status, &codes, lines.join(" "))));
     }
+}
+
+/// One event of a stream whose data is JSON of `schema`.
+fn event(schema: RefOr<Schema>) -> RefOr<Schema> {
+    let data = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .content_media_type("application/json")
+        .content_schema(Some(schema))
+        .description(Some("JSON text."));
+    let id = ObjectBuilder::new().schema_type(Type::String).description(Some("Of turns: `<executionId>:<n>`, from 1 up."));
+    let retry = ObjectBuilder::new().schema_type(Type::Integer).description(Some("Milliseconds to wait before reconnecting."));
+    let event = ObjectBuilder::new().schema_type(Type::Object).property("data", data).property("id", id).property("retry", retry);
+    RefOr::T(Schema::Object(event.build()))
 }
 
 fn no_scopes(scheme: &str) -> SecurityRequirement {

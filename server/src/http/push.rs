@@ -18,8 +18,7 @@ const RETRY_MS: std::ops::Range<u32> = 1_000..4_000;
 ///
 /// Invalidations without content, over all projects: who gets one reads. No memory: who reconnects reads.
 #[utoipa::path(get, path = "/push", tag = "notifications",
-    responses((status = 200, content_type = "text/event-stream", body = String, description = "Notifications, one per `data:`, until the reader leaves.",
-        extensions(("x-item-schema" = json!({ "$ref": "#/components/schemas/PushEvent" }))))),
+    responses((status = 200, content_type = "text/event-stream", body = PushEvent, description = "Notifications, one per `data:`, until the reader leaves.")),
     extensions(("x-access" = json!("signed-in"))))]
 pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, ApiError> {
     // Subscribed before the answer begins: whoever sees `connected` misses nothing that is committed from then on.

@@ -500,6 +500,33 @@ pub(crate) async fn a_suspended_turn_is_cancelled_once(store: S) {
     assert_eq!(store.admit_resume(resume(1, "c1", 8)).await.unwrap(), ResumeAdmission::Closed);
 }
 
+/// Turns that wait for too long end with an explanation; those that wait for less, or run, go on.
+pub(crate) async fn a_suspension_expires_after_its_time(store: S) {
+    for n in 1..=3 {
+        accept(&store, key(n), n).await;
+    }
+    // Suspended at 50; see `suspend`.
+    suspend(&store, key(1), 1, vec![approval("c1", 1), approval("c2", 1)]).await;
+    suspend(&store, key(2), 2, vec![approval("c1", 2)]).await;
+    let answered = store.admit_resume(resume(2, "c1", 8)).await.unwrap();
+    assert!(matches!(answered, ResumeAdmission::Accepted { .. }), "{answered:?}");
+    let error = ExecutionError { message: "Nobody answered.".to_owned(), error_code: Some("expired".to_owned()) };
+    assert_eq!(store.expire_suspended(50, &error, 90).await.unwrap(), []);
+    let expired = store.expire_suspended(51, &error, 90).await.unwrap();
+    assert_eq!(expired, [Expired { key: key(1), execution: execution(1), revision: 3 }]);
+    assert_eq!(store.expire_suspended(51, &error, 90).await.unwrap(), []);
+
+    let snapshot = store.snapshot(&key(1), None).await.unwrap().unwrap();
+    assert_eq!((snapshot.revision, snapshot.active, snapshot.suspensions.len()), (3, None, 0));
+    let message = read(&store, &key(1)).await.1.pop().unwrap();
+    assert_eq!((message.execution_status, message.execution_error.clone()), (Some(ExecutionStatus::Cancelled), Some(error)));
+    assert!(message.content.iter().all(|part| part.as_tool_call().unwrap().state == ToolState::Cancelled), "{message:?}");
+    assert_eq!(store.admit_resume(resume(1, "c1", 9)).await.unwrap(), ResumeAdmission::Closed);
+    assert_eq!(store.snapshot(&key(2), None).await.unwrap().unwrap().active, Some(execution(8)), "it was answered in time");
+    assert_eq!(store.snapshot(&key(3), None).await.unwrap().unwrap().active, Some(execution(3)), "it never waited");
+    assert!(matches!(store.admit(turn(key(1), 4)).await.unwrap(), Admission::Accepted { .. }), "the thread is usable");
+}
+
 /// What a process left running is found by its id, with all that recovery needs.
 pub(crate) async fn orphans_are_found_by_their_process(store: S) {
     assert!(store.running_processes().await.unwrap().is_empty());

@@ -249,6 +249,17 @@ pub enum RunCancelOutcome {
     },
 }
 
+/// A turn that waited too long for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// Its thread.
+    pub key: ThreadKey,
+    /// The execution that was suspended.
+    pub execution: ExecutionId,
+    /// The thread's revision.
+    pub revision: u64,
+}
+
 /// An execution that its process left `running`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
@@ -386,6 +397,9 @@ pub trait TurnStore: Send + Sync {
         run: RunId,
         at: Millis,
     ) -> Result<RunCancelOutcome, StoreError>;
+
+    /// Ends every turn that has been suspended since before `before`: `cancelled`, with `error`, its questions closed.
+    async fn expire_suspended(&self, before: Millis, error: &ExecutionError, at: Millis) -> Result<Vec<Expired>, StoreError>;
 
     /// Processes that have executions `running`.
     async fn running_processes(&self) -> Result<Vec<ProcessId>, StoreError>;

@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use std::fmt::Debug;
 
 use serde::{Serialize, de::DeserializeOwned};

@@ -8,6 +8,7 @@ mod interactions;
 mod mcp;
 mod page;
 mod provider_errors;
+mod refusals;
 mod smoke;
 mod stop;
 mod turns;

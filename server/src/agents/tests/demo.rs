@@ -49,6 +49,7 @@ pub(in crate::agents) fn config(agents: Vec<Agent>) -> Config {
             max_message_bytes: 262_144,
             max_attachments: 8,
             max_attachment_bytes: 1024,
+            interaction_expiry: None,
         },
         providers: Vec::new(),
         mcp_servers: Vec::new(),

@@ -21,6 +21,7 @@ max_running_turns_per_user = 2
 max_message_bytes = 1_000
 max_attachments = 3
 max_attachment_bytes = 2_000
+interaction_expiry_hours = 48
 
 [[providers]]
 id = "local"
@@ -118,6 +119,7 @@ fn everything_is_read() {
     assert!(!config.agents_enabled);
     assert_eq!((config.limits.max_running_turns_per_user, config.limits.max_message_bytes), (2, 1_000));
     assert_eq!((config.limits.max_attachments, config.limits.max_attachment_bytes), (3, 2_000));
+    assert_eq!(config.limits.interaction_expiry, Some(Duration::from_secs(48 * 3_600)));
     let [local, open] = config.providers.as_slice() else { unreachable!() };
     assert_eq!((local.base_url.as_str(), local.stall), ("http://127.0.0.1:11434/v1", Duration::from_secs(7)));
     assert_eq!(local.api_key, Some(SecretSource::Present(Secret::new("sk-hunter2".to_owned()))));

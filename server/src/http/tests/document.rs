@@ -101,7 +101,8 @@ fn streams_say_what_their_events_are() {
     for (path, item) in document["paths"].as_object().unwrap() {
         for operation in item.as_object().unwrap().values() {
             if operation["responses"]["200"]["content"].get("text/event-stream").is_some() {
-                let schema = operation["responses"]["200"]["x-item-schema"]["$ref"].as_str().unwrap().rsplit('/').next();
+                let event = &operation["responses"]["200"]["content"]["text/event-stream"]["schema"];
+                let schema = event["properties"]["data"]["contentSchema"]["$ref"].as_str().unwrap().rsplit('/').next();
                 streams.push((path.rsplit('/').next().unwrap(), schema.unwrap()));
             }
         }

@@ -152,6 +152,7 @@ mod tests {
         of_racing_answers_one_wins
         a_stop_ends_a_suspension_whichever_came_first
         a_suspended_turn_is_cancelled_once
+        a_suspension_expires_after_its_time
         orphans_are_found_by_their_process
         threads_are_listed_newest_first_in_pages
         threads_are_renamed_and_deleted

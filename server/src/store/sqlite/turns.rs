@@ -11,6 +11,7 @@ use turnfast_shared::{
     api::AttachmentId,
     event::Suspension,
     ids::{ExecutionId, MessageId, ProcessId, RunId, Slug, ThreadId, UserId},
+    message::ExecutionError,
     timeline,
 };
 
@@ -18,7 +19,7 @@ use crate::store::{
     StoreError, TurnStore,
     sqlite::SqliteStore,
     turns::{
-        Admission, Attachment, DeleteOutcome, End, Flush, FlushOutcome, NewResume, NewTurn, Orphan, RecordedMessage,
+        Admission, Attachment, DeleteOutcome, End, Expired, Flush, FlushOutcome, NewResume, NewTurn, Orphan, RecordedMessage,
         ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor, ThreadKey, ThreadRow,
     },
 };
@@ -47,6 +48,11 @@ impl TurnStore for SqliteStore {
     async fn cancel_run(&self, project: &Slug, agent: &Slug, owner: UserId, run: RunId, at: Millis) -> Result<RunCancelOutcome> {
         let (project, agent) = (project.clone(), agent.clone());
         self.write(move |c| Box::pin(async move { cancel_run(c, &project, &agent, owner, run, at).await })).await
+    }
+
+    async fn expire_suspended(&self, before: Millis, error: &ExecutionError, at: Millis) -> Result<Vec<Expired>> {
+        let error = error.clone();
+        self.write(move |c| Box::pin(async move { expire_suspended(c, before, &error, at).await })).await
     }
 
     async fn running_processes(&self) -> Result<Vec<ProcessId>> {
@@ -565,7 +571,7 @@ async fn request_stop(c: &mut SqliteConnection, key: &ThreadKey, execution: Exec
             Ok(StopOutcome::Requested)
         }
         "suspended" => {
-            let revision = end_suspended(c, key.thread, row.try_get("message_pk")?, at).await?;
+            let revision = end_suspended(c, key.thread, row.try_get("message_pk")?, None, at).await?;
             Ok(StopOutcome::SuspensionEnded { revision })
         }
         _ => Ok(StopOutcome::AlreadyEnded),
@@ -587,12 +593,37 @@ async fn cancel_run(
         .await?;
     let Some(execution) = execution else { return Ok(RunCancelOutcome::NotSuspended) };
     let execution = parsed(&execution, "id")?;
-    let revision = end_suspended(c, turn.thread, turn.message_pk, at).await?;
+    let revision = end_suspended(c, turn.thread, turn.message_pk, None, at).await?;
     Ok(RunCancelOutcome::Cancelled { thread: turn.thread, execution, revision })
 }
 
+async fn expire_suspended(c: &mut SqliteConnection, before: Millis, error: &ExecutionError, at: Millis) -> Result<Vec<Expired>> {
+    // The first condition is that of the index of open turns, which is short whatever the table holds.
+    let rows = sqlx::query(
+        "SELECT e.id, e.message_pk, t.id AS thread_id, t.project_id, t.agent_id, t.owner_id
+         FROM executions e JOIN threads t ON t.id = e.thread_id
+         WHERE e.status IN ('running', 'suspended') AND e.status = 'suspended' AND e.ended_at < ?1",
+    )
+    .bind(before)
+    .fetch_all(&mut *c)
+    .await?;
+    let mut expired = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let key = thread_key(row)?;
+        let revision = end_suspended(c, key.thread, row.try_get("message_pk")?, Some(error), at).await?;
+        expired.push(Expired { key, execution: parsed(row, "id")?, revision });
+    }
+    Ok(expired)
+}
+
 /// Ends the suspended turn of a message as `cancelled`.
-async fn end_suspended(c: &mut SqliteConnection, thread: ThreadId, message_pk: i64, at: Millis) -> Result<u64> {
+async fn end_suspended(
+    c: &mut SqliteConnection,
+    thread: ThreadId,
+    message_pk: i64,
+    error: Option<&ExecutionError>,
+    at: Millis,
+) -> Result<u64> {
     let parts = timeline::closed(open_parts(c, message_pk).await?, ExecutionStatus::Cancelled, at);
     let revision = raise_revision(c, thread, Some(at)).await?;
     sqlx::query("UPDATE executions SET status = 'cancelled', ended_at = ?2 WHERE message_pk = ?1 AND status = 'suspended'")
@@ -600,10 +631,11 @@ async fn end_suspended(c: &mut SqliteConnection, thread: ThreadId, message_pk: i
         .bind(at)
         .execute(&mut *c)
         .await?;
-    sqlx::query("UPDATE messages SET status = 'cancelled', content = ?2, revision = ?3 WHERE pk = ?1")
+    sqlx::query("UPDATE messages SET status = 'cancelled', content = ?2, revision = ?3, error = ?4 WHERE pk = ?1")
         .bind(message_pk)
         .bind(to_json(&parts)?)
         .bind(signed(revision))
+        .bind(error.map(to_json).transpose()?)
         .execute(&mut *c)
         .await?;
     drop_parts(c, message_pk).await?;
@@ -639,12 +671,7 @@ async fn orphans(c: &mut SqliteConnection, process: ProcessId) -> Result<Vec<Orp
     for row in rows {
         orphans.push(Orphan {
             execution: parsed(&row, "id")?,
-            key: ThreadKey {
-                project: parsed(&row, "project_id")?,
-                agent: parsed(&row, "agent_id")?,
-                thread: parsed(&row, "thread_id")?,
-                owner: parsed(&row, "owner_id")?,
-            },
+            key: thread_key(&row)?,
             process,
             cancel_requested: row.try_get("cancel_requested")?,
             parts: open_parts(c, row.try_get("message_pk")?).await?,
@@ -809,6 +836,15 @@ async fn raise_revision(c: &mut SqliteConnection, thread: ThreadId, updated_at: 
     .fetch_one(&mut *c)
     .await?;
     unsigned(&row, "revision")
+}
+
+fn thread_key(row: &SqliteRow) -> Result<ThreadKey> {
+    Ok(ThreadKey {
+        project: parsed(row, "project_id")?,
+        agent: parsed(row, "agent_id")?,
+        thread: parsed(row, "thread_id")?,
+        owner: parsed(row, "owner_id")?,
+    })
 }
 
 fn thread_row(row: &SqliteRow) -> Result<ThreadRow> {
