@@ -168,8 +168,13 @@ fn percent(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits =
-        Limits { max_running_turns_per_user: 1, max_message_bytes: 1, max_attachments: 2, max_attachment_bytes: 100 };
+    const LIMITS: Limits = Limits {
+        max_running_turns_per_user: 1,
+        max_message_bytes: 1,
+        max_attachments: 2,
+        max_attachment_bytes: 100,
+        interaction_expiry: None,
+    };
 
     fn send(name: &str, media_type: &str, data: &[u8]) -> NewAttachment {
         NewAttachment { name: name.to_owned(), media_type: media_type.to_owned(), data: STANDARD.encode(data) }
