@@ -125,7 +125,7 @@ fn is_text(data: &[u8]) -> bool {
     params(AttachmentPath),
     responses((status = 200, content_type = "*/*", body = Vec<u8>, description = "The file, with its media type.")),
     extensions(("x-access" = json!("agent:read")), ("x-owner" = json!("attachmentId"))))]
-pub async fn get(
+pub async fn attachment(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segments(path): Segments<AttachmentPath>,

@@ -46,7 +46,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(chat::messages))
         .routes(routes!(chat::stop))
         .routes(routes!(chat::cancel_run))
-        .routes(routes!(attachments::get))
+        .routes(routes!(attachments::attachment))
         .routes(routes!(threads::list))
         .routes(routes!(threads::get, threads::rename, threads::delete));
     OpenApiRouter::with_openapi(openapi::Base::openapi())

@@ -3,6 +3,7 @@
 mod access;
 mod attachments;
 mod crash;
+mod delegation;
 mod harness;
 mod interactions;
 mod mcp;
