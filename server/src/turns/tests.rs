@@ -68,6 +68,7 @@ impl World {
             choice: ThreadChoice::NewIfUnknown,
             message: Uuid::from_u128(n).into(),
             text: format!("question {n}"),
+            attachments: Vec::new(),
             engine: self.puppet.clone(),
         }
     }
@@ -228,7 +229,9 @@ async fn a_submitter_that_leaves_at_any_moment_leaves_a_whole_turn_or_none() {
         {
             let mut submit = Box::pin(world.turns.submit(world.submit_of(100 + polls)));
             for _ in 0..polls {
-                let _ = futures::poll!(submit.as_mut());
+                if futures::poll!(submit.as_mut()).is_ready() {
+                    break;
+                }
                 tokio::task::yield_now().await;
             }
         }
@@ -590,9 +593,9 @@ async fn the_last_notification_names_the_final_revision() {
 
 #[test]
 fn a_title_is_the_first_line_that_says_anything() {
-    assert_eq!(title_of("\n  Hello there \nmore"), "Hello there");
-    assert_eq!(title_of("   \n"), "New conversation");
-    let long = title_of(&"é".repeat(500));
+    assert_eq!(title_of("\n  Hello there \nmore", &[]), "Hello there");
+    assert_eq!(title_of("   \n", &[]), "New conversation");
+    let long = title_of(&"é".repeat(500), &[]);
     assert_eq!(long.chars().count(), TITLE_CHARS + 1);
     assert!(long.ends_with('…'));
 }

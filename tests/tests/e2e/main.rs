@@ -1,6 +1,7 @@
 //! The product from outside: the real binary, driven over its wire. One module per promise.
 
 mod access;
+mod attachments;
 mod crash;
 mod harness;
 mod interactions;
