@@ -135,6 +135,12 @@ model = "test-model"
         ))
     }
 
+    /// The configuration file.
+    #[must_use]
+    pub fn config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// The data folder.
     #[must_use]
     pub fn data_dir(&self) -> PathBuf {
