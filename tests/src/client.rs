@@ -215,6 +215,18 @@ pub async fn answer<T: DeserializeOwned>(request: RequestBuilder) -> Result<T> {
     within("a body", response.json()).await
 }
 
+/// Sends a request that may succeed or be refused.
+///
+/// # Errors
+/// The connection failed, or the answer is not as the contract says.
+pub async fn answer_or_problem<T: DeserializeOwned>(request: RequestBuilder) -> Result<Result<T, Problem>> {
+    let response = within("an answer", request.send()).await?;
+    if !response.status().is_success() {
+        return Ok(Err(problem(response).await?));
+    }
+    Ok(Ok(within("a body", response.json()).await?))
+}
+
 /// Sends a request that is to be refused.
 ///
 /// # Errors

@@ -39,7 +39,25 @@ pub fn plan(orphan: Orphan, at: Millis) -> Result<Flush, serde_json::Error> {
 ///
 /// # Errors
 /// The database does not answer; what was not ended stays for the next attempt.
-pub async fn recover(store: &dyn Store, orphans: Vec<Orphan>, at: Millis) -> Result<Vec<(Flush, FlushOutcome)>, StoreError> {
+pub async fn recover(store: &dyn Store, mut orphans: Vec<Orphan>, at: Millis) -> Result<Vec<(Flush, FlushOutcome)>, StoreError> {
+    let mut ended = Vec::with_capacity(orphans.len());
+    while !orphans.is_empty() {
+        let done = recover_once(store, orphans.clone(), at).await?;
+        // A Stop that came after the orphans were looked up wins too: those are ended once more, as what they are now.
+        orphans.retain(|orphan| {
+            done.iter().any(|(flush, outcome)| {
+                flush.execution == orphan.execution && matches!(outcome, FlushOutcome::Written { ended: false, .. })
+            })
+        });
+        for orphan in &mut orphans {
+            orphan.cancel_requested = true;
+        }
+        ended.extend(done);
+    }
+    Ok(ended)
+}
+
+async fn recover_once(store: &dyn Store, orphans: Vec<Orphan>, at: Millis) -> Result<Vec<(Flush, FlushOutcome)>, StoreError> {
     let flushes = orphans
         .into_iter()
         .map(|orphan| plan(orphan, at))

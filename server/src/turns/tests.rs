@@ -495,6 +495,18 @@ async fn a_stop_wins_over_a_suspension_that_it_races() {
 }
 
 #[tokio::test]
+async fn a_stop_wins_over_a_shutdown_that_it_races() {
+    let world = World::new().await;
+    let (mut live, input, _script) = world.submit(7).await;
+    // Recorded, and the shutdown is quicker than its telling.
+    world.store.request_stop(&key(), input.execution, 5).await.unwrap();
+    world.turns.drain(Duration::ZERO).await;
+    let message = world.messages().await.pop().unwrap();
+    assert_eq!((message.execution_status, message.execution_error), (Some(ExecutionStatus::Cancelled), None));
+    assert!(matches!(live.rest().await.last(), Some(Event::Done { status: ExecutionStatus::Cancelled, .. })));
+}
+
+#[tokio::test]
 async fn draining_lets_turns_end_and_takes_no_new_ones() {
     let world = World::new().await;
     let (mut live, _, script) = world.submit(7).await;

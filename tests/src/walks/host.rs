@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use http::Method;
 use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::{
     runtime::Runtime,
@@ -18,10 +19,14 @@ use turnfast::{
     app,
     config::{Config, Overrides},
 };
-use turnfast_shared::{api::PushEvent, ids::ThreadId};
+use turnfast_shared::{
+    api::{PushEvent, ThreadSnapshot},
+    ids::ThreadId,
+    problem::Code,
+};
 
 use crate::{
-    client::Client,
+    client::{Client, answer_or_problem},
     installation::{Installation, Server},
     within,
 };
@@ -112,6 +117,12 @@ impl Host {
         *self.generation.borrow()
     }
 
+    /// Waits until the server has gone, or come back, since that generation.
+    pub(super) async fn changed_since(&self, generation: u64) -> Result<()> {
+        self.generation.subscribe().wait_for(|now| *now != generation).await?;
+        Ok(())
+    }
+
     /// Waits until the server is there.
     pub(super) async fn up(&self) -> Result<()> {
         within("the server", async { self.generation.subscribe().wait_for(|n| n.is_multiple_of(2)).await.map(drop) }).await
@@ -149,6 +160,13 @@ impl Host {
     pub(super) fn watch(&self, person: usize, thread: ThreadId) {
         self.people[person].known.send_modify(|known| {
             known.entry(thread).or_insert(0);
+        });
+    }
+
+    /// They need not read it any more.
+    pub(super) fn forget(&self, person: usize, thread: ThreadId) {
+        self.people[person].known.send_modify(|known| {
+            known.remove(&thread);
         });
     }
 
@@ -213,7 +231,10 @@ async fn start(kind: Kind, installation: &Installation, address: SocketAddr) -> 
     let (signals, mut asked) = mpsc::unbounded_channel();
     let (ready, listening) = tokio::sync::oneshot::channel();
     let serving = runtime.spawn(async move {
-        let ready = |address, _: Option<&str>| drop(ready.send(address));
+        let ready = |address, _: Option<&str>| {
+            // Whoever waited may have given up.
+            let _ = ready.send(address);
+        };
         let asked = futures::stream::poll_fn(move |context| asked.poll_recv(context));
         if let Err(error) = app::serve_until(config, ready, asked).await {
             println!("the server failed: {error}");
@@ -268,16 +289,23 @@ async fn follow_once(client: &Client, known: &Known, broken: &Mutex<Vec<String>>
     let watched: Vec<_> = known.borrow().keys().copied().collect();
     let learn = |thread: ThreadId, revision: u64| {
         known.send_modify(|known| {
-            let newest = known.entry(thread).or_insert(0);
-            *newest = revision.max(*newest);
+            // Threads that no walk watches any more need no place.
+            if let Some(newest) = known.get_mut(&thread) {
+                *newest = revision.max(*newest);
+            }
         });
     };
     let mut told = HashMap::new();
     let reads = async {
         for thread in watched {
-            // A thread that was deleted has nothing to read.
-            if let Ok(read) = client.read("assistant", thread).await {
-                learn(thread, read.revision);
+            // One that was deleted, or does not exist yet, has nothing to read; a database that is busy is asked again.
+            loop {
+                match answer_or_problem(client.agent(Method::GET, "assistant", &format!("/chat/{thread}/messages"))).await? {
+                    Ok(ThreadSnapshot { revision, .. }) => learn(thread, revision),
+                    Err(problem) if problem.code == Code::StorageUnavailable => continue,
+                    Err(_) => {}
+                }
+                break;
             }
         }
         futures::future::pending::<Result<()>>().await

@@ -93,6 +93,7 @@ pub(super) async fn walk(host: &Host, seed: u64) -> Result<()> {
         walker.step(op).await.with_context(|| format!("step {number}, {op:?}, of {plan:#?}"))?;
     }
     walker.finish().await.with_context(|| format!("at the end of {plan:#?}"))?;
+    walker.leave_thread();
     let broken = host.broken.lock().unwrap_or_else(PoisonError::into_inner);
     ensure!(broken.is_empty(), "followers: {broken:?}");
     Ok(())
@@ -328,25 +329,23 @@ impl Walker<'_> {
                 "a deleted thread can be read"
             );
         }
-        self.leave_thread().await;
+        self.leave_thread();
         Ok(())
     }
 
     /// A deletion is told of as well, unless the server went meanwhile: nobody can read what is gone.
     async fn told_of_deletion(&self, revision: u64, generation: u64) -> Result<()> {
-        loop {
-            let told = tokio::select! {
-                told = self.host.knows(self.person, self.thread, revision) => Some(told),
-                () = async { while self.host.generation() == generation { tokio::task::yield_now().await; } } => None,
-            };
-            return told.unwrap_or(Ok(()));
+        tokio::select! {
+            told = self.host.knows(self.person, self.thread, revision) => told,
+            gone = self.host.changed_since(generation) => gone,
         }
     }
 
-    async fn leave_thread(&mut self) {
+    fn leave_thread(&mut self) {
         for stream in self.beside.drain(..) {
             stream.abort();
         }
+        self.host.forget(self.person, self.thread);
         self.thread = ThreadId::from(Uuid::new_v4());
         self.exists = false;
         self.unseen = false;
@@ -471,9 +470,9 @@ impl Walker<'_> {
             let cancel = self.me().agent(Method::DELETE, AGENT, &format!("/chat/runs/{}", open.run_id));
             if let Some(told) = self.try_it(answer::<Value>(cancel)).await? {
                 ensure!(told["cancelled"] == true, "a turn that waited: {told}");
+                let after = self.settle().await?.context("the thread is gone")?;
+                ensure!(after.open_suspensions.is_empty(), "cancelled, and still open: {after:#?}");
             }
-            let after = self.settle().await?.context("the thread is gone")?;
-            ensure!(after.open_suspensions.is_empty(), "{after:#?}");
         }
         Ok(())
     }

@@ -151,6 +151,7 @@ mod tests {
         an_answer_resumes_the_same_message
         of_racing_answers_one_wins
         a_stop_ends_a_suspension_whichever_came_first
+        a_stop_wins_over_an_interruption
         a_suspended_turn_is_cancelled_once
         a_suspension_expires_after_its_time
         orphans_are_found_by_their_process
