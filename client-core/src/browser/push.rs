@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::BTreeMap,
     rc::{Rc, Weak},
 };
 
@@ -25,8 +25,8 @@ pub(super) struct Push {
     name: String,
     follow: RefCell<Follow>,
     channel: RefCell<Option<(BroadcastChannel, Listener)>>,
-    sources: RefCell<HashMap<EffectId, Source>>,
-    timers: RefCell<HashMap<EffectId, Timeout>>,
+    sources: RefCell<BTreeMap<EffectId, Source>>,
+    timers: RefCell<BTreeMap<EffectId, Timeout>>,
     lock: RefCell<Option<Rc<LockRequest>>>,
     listeners: RefCell<Vec<Listener>>,
     pub(super) events: Subscribers<PushEvent>,
