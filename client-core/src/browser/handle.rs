@@ -2,13 +2,14 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     rc::Rc,
 };
 
 use gloo_timers::callback::Timeout;
 use turnfast_shared::{
     api::{NewAttachment, PushEvent},
+    few::Few,
     ids::{Slug, ThreadId},
     message::ResumeData,
 };
@@ -35,8 +36,8 @@ struct Inner {
     /// Inputs that came while one was worked on.
     inputs: RefCell<VecDeque<Input>>,
     working: Cell<bool>,
-    timers: RefCell<BTreeMap<EffectId, Timeout>>,
-    calls: RefCell<BTreeMap<EffectId, AbortController>>,
+    timers: RefCell<Few<EffectId, Timeout>>,
+    calls: RefCell<Few<EffectId, AbortController>>,
     changed: Subscribers<()>,
 }
 

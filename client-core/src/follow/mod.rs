@@ -29,7 +29,7 @@ const FIRST_PAUSE_MS: u32 = 2_000;
 const LONGEST_PAUSE_MS: u32 = 30_000;
 
 /// Names one connection or timer, within one machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EffectId(pub u64);
 
 /// Something to be done outside.

@@ -2,8 +2,7 @@
 //! and key do, so that focus, selection, scroll positions and what a person typed or unfolded survive every change around them.
 
 use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeMap,
+    cell::RefCell,
     rc::Rc,
 };
 
@@ -20,7 +19,9 @@ use crate::markdown;
 /// The property of an element that leads to its actions.
 const ID: &str = "turnfastId";
 
-type Actions<A> = Rc<RefCell<BTreeMap<u32, Vec<(&'static str, A)>>>>;
+/// The actions of each element that has listeners, at a place that it keeps.
+type Actions<A> = Rc<RefCell<Vec<Option<Listening<A>>>>>;
+type Listening<A> = Vec<(&'static str, A)>;
 
 /// The children of one element of the page.
 pub struct Mount<A> {
@@ -36,8 +37,8 @@ struct Mounted<A> {
     node: web_sys::Node,
     shown: Child<A>,
     children: Vec<Self>,
-    /// Of an element that has listeners: the key of its actions.
-    id: Option<u32>,
+    /// Of an element that has listeners: the place of its actions.
+    id: Option<usize>,
     prose: Option<Box<(markdown::Document, Rendered)>>,
 }
 
@@ -46,7 +47,8 @@ struct Patch<A> {
     document: Document,
     listener: Function,
     actions: Actions<A>,
-    next: Cell<u32>,
+    /// Places for actions that are free again.
+    free: RefCell<Vec<usize>>,
     /// Actions of elements that are new, outer ones first.
     mounted: Vec<(A, web_sys::Element)>,
 }
@@ -66,14 +68,14 @@ impl<A: Clone + 'static> Mount<A> {
             let kind = event.type_();
             // Borrowed while the page is being changed; what that causes is not a person's doing.
             let action = id.zip(known.try_borrow().ok()).and_then(|(id, known)| {
-                known.get(&(id as u32))?.iter().find(|(name, _)| *name == kind).map(|(_, action)| action.clone())
+                known.get(id as usize)?.as_ref()?.iter().find(|(name, _)| *name == kind).map(|(_, action)| action.clone())
             });
             if let Some(action) = action {
                 act(action, element, event);
             }
         });
         let function = listener.as_ref().unchecked_ref::<Function>().clone();
-        let patch = Patch { document, listener: function, actions, next: Cell::new(0), mounted: Vec::new() };
+        let patch = Patch { document, listener: function, actions, free: RefCell::default(), mounted: Vec::new() };
         Self { root, shown: Vec::new(), patch, _listener: listener }
     }
 
@@ -95,7 +97,7 @@ impl<A: Clone + 'static> Mount<A> {
     /// How many elements have listeners.
     #[must_use]
     pub fn listening(&self) -> usize {
-        self.patch.actions.borrow().len()
+        self.patch.actions.borrow().iter().flatten().count()
     }
 }
 
@@ -227,7 +229,7 @@ impl<A: Clone> Patch<A> {
     fn listen(
         &self,
         element: &web_sys::Element,
-        id: &mut Option<u32>,
+        id: &mut Option<usize>,
         old: &[(&'static str, A)],
         new: &[(&'static str, A)],
     ) {
@@ -239,24 +241,31 @@ impl<A: Clone> Patch<A> {
             let _ = element.remove_event_listener_with_callback(event, &self.listener);
         }
         if new.is_empty() {
-            if let Some(id) = id.take() {
-                self.actions.borrow_mut().remove(&id);
-            }
+            self.unlisten(id.take());
             return;
         }
+        let mut actions = self.actions.borrow_mut();
         let id = *id.get_or_insert_with(|| {
-            self.next.set(self.next.get() + 1);
-            let _ = Reflect::set(element, &ID.into(), &self.next.get().into());
-            self.next.get()
+            let free = self.free.borrow_mut().pop().unwrap_or(actions.len());
+            if free == actions.len() {
+                actions.push(None);
+            }
+            let _ = Reflect::set(element, &ID.into(), &free.into());
+            free
         });
-        self.actions.borrow_mut().insert(id, new.to_vec());
+        actions[id] = Some(new.to_vec());
+    }
+
+    fn unlisten(&self, id: Option<usize>) {
+        if let Some(id) = id {
+            self.actions.borrow_mut()[id] = None;
+            self.free.borrow_mut().push(id);
+        }
     }
 
     /// The actions of what is gone go too.
     fn forget(&self, gone: &Mounted<A>) {
-        if let Some(id) = gone.id {
-            self.actions.borrow_mut().remove(&id);
-        }
+        self.unlisten(gone.id);
         gone.children.iter().for_each(|child| self.forget(child));
     }
 }
