@@ -6,9 +6,9 @@
 use serde_json::Value;
 
 use crate::{
-    few::Few,
     Millis,
     event::Event,
+    few::Few,
     limits::CHILD_TRACE_CHARS,
     message::{ChildStep, ChildTrace, ExecutionStatus, Part, ToolCall, ToolState},
 };

@@ -16,7 +16,13 @@ use turnfast_shared::{
 use wasm_bindgen_futures::spawn_local;
 use web_sys::AbortController;
 
-use super::{Client, Subscription, drafts::Drafts, http::{self, Answer}, push::Push, subscribers::Subscribers};
+use super::{
+    Client, Subscription,
+    drafts::Drafts,
+    http::{self, Answer},
+    push::Push,
+    subscribers::Subscribers,
+};
 use crate::thread::{Effect, EffectId, Failure, Input, Machine, Occasion, View};
 
 /// An open thread. Clones are the same thread; when the last one is dropped the thread is closed. A turn runs on regardless.
@@ -188,17 +194,32 @@ impl Inner {
             Effect::Read { id, thread, since } => {
                 let since = since.map(|revision| format!("?since={revision}")).unwrap_or_default();
                 let url = format!("{base}/chat/{thread}/messages{since}");
-                self.call(id, "GET", url, Box::new(move |answer| Input::ReadDone { id, outcome: answer.and_then(|answer| answer.read()) }));
+                self.call(
+                    id,
+                    "GET",
+                    url,
+                    Box::new(move |answer| Input::ReadDone { id, outcome: answer.and_then(|answer| answer.read()) }),
+                );
             }
             Effect::Submit { id, request } => self.stream(id, "/chat", serde_json::to_string(&request).ok()),
             Effect::Resume { id, request } => self.stream(id, "/chat/resume", serde_json::to_string(&request).ok()),
             Effect::Stop { id, thread, execution } => {
                 let url = format!("{base}/chat/{thread}/executions/{execution}");
-                self.call(id, "DELETE", url, Box::new(move |answer| Input::StopDone { id, outcome: answer.and_then(|answer| answer.read()) }));
+                self.call(
+                    id,
+                    "DELETE",
+                    url,
+                    Box::new(move |answer| Input::StopDone { id, outcome: answer.and_then(|answer| answer.read()) }),
+                );
             }
             Effect::CancelRun { id, run } => {
                 let url = format!("{base}/chat/runs/{run}");
-                self.call(id, "DELETE", url, Box::new(move |answer| Input::CancelRunDone { id, outcome: answer.and_then(|answer| answer.read()) }));
+                self.call(
+                    id,
+                    "DELETE",
+                    url,
+                    Box::new(move |answer| Input::CancelRunDone { id, outcome: answer.and_then(|answer| answer.read()) }),
+                );
             }
             Effect::SetTimer { id, after_ms } => {
                 let this = Rc::downgrade(self);

@@ -8,9 +8,7 @@ use turnfast_shared::{
 };
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{
-    AbortController, AbortSignal, ReadableStreamDefaultReader, RequestCache, RequestInit, Response,
-};
+use web_sys::{AbortController, AbortSignal, ReadableStreamDefaultReader, RequestCache, RequestInit, Response};
 
 use crate::thread::{Failure, REQUEST_TIMEOUT_MS};
 
@@ -83,13 +81,7 @@ pub(super) async fn stream(
     Ok(())
 }
 
-async fn send(
-    method: &str,
-    url: &str,
-    accept: &str,
-    body: Option<String>,
-    signal: &AbortSignal,
-) -> Result<Response, Failure> {
+async fn send(method: &str, url: &str, accept: &str, body: Option<String>, signal: &AbortSignal) -> Result<Response, Failure> {
     let options = RequestInit::new();
     options.set_method(method);
     options.set_cache(RequestCache::NoStore);

@@ -17,7 +17,7 @@ use turnfast_shared::{
 };
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::spawn_local;
-use web_sys::{Element, Event, HtmlDialogElement, HtmlDetailsElement, HtmlSelectElement};
+use web_sys::{Element, Event, HtmlDetailsElement, HtmlDialogElement, HtmlSelectElement};
 
 use super::{
     composer,
@@ -106,9 +106,17 @@ pub(super) enum Action {
     Folded(Fold),
     Unfold,
     CopyMessage(MessageId),
-    Approve { call: Rc<str>, approved: bool },
-    Choose { call: Rc<str>, answer: String },
-    Answer { call: Rc<str> },
+    Approve {
+        call: Rc<str>,
+        approved: bool,
+    },
+    Choose {
+        call: Rc<str>,
+        answer: String,
+    },
+    Answer {
+        call: Rc<str>,
+    },
 }
 
 /// All that the page shows.

@@ -452,10 +452,7 @@ fn notes(view: &View) -> Vec<Child> {
         .warnings
         .iter()
         .map(|Warning { message, .. }| {
-            element("p", &[("class", "note warning")])
-                .with(element("strong", &[]).text("Note. "))
-                .text(message.clone())
-                .done()
+            element("p", &[("class", "note warning")]).with(element("strong", &[]).text("Note. ")).text(message.clone()).done()
         })
         .collect();
     notes.extend(view.trouble.as_ref().map(|trouble| {

@@ -72,5 +72,7 @@ pub(super) fn mark() -> Draft {
             ("focusable", "false"),
         ],
     );
-    frame.with(element("path", &[("d", "M19.5 12a7.5 7.5 0 1 1-2.6-5.7")])).with(element("path", &[("d", "M8.8 12.2l2.4 2.4 7.3-8.3")]))
+    frame
+        .with(element("path", &[("d", "M19.5 12a7.5 7.5 0 1 1-2.6-5.7")]))
+        .with(element("path", &[("d", "M8.8 12.2l2.4 2.4 7.3-8.3")]))
 }

@@ -48,10 +48,9 @@ fn button(fixed: Fixed, usable: bool) -> Draft {
 fn approval(call: &Rc<str>, tool: &str, input: &Value, usable: bool) -> Draft {
     let shown = (!input.is_null())
         .then(|| element("pre", &[("tabindex", "0"), ("role", "region"), ("aria-label", "Input")]).text(pretty(input)));
-    let reason = element("label", &[]).with(element("span", &[]).text("Reason, if you like (the agent reads it)")).with(element(
-        "input",
-        &[("type", "text"), ("data-testid", "approval-reason"), ("maxlength", "2000")],
-    ));
+    let reason = element("label", &[])
+        .with(element("span", &[]).text("Reason, if you like (the agent reads it)"))
+        .with(element("input", &[("type", "text"), ("data-testid", "approval-reason"), ("maxlength", "2000")]));
     let answer = |approved| Action::Approve { call: Rc::clone(call), approved };
     let actions = element("div", &[("class", "actions")])
         .with(button(&[("type", "button"), ("data-testid", "deny")], usable).on("click", answer(false)).text("Deny"))
@@ -83,9 +82,7 @@ fn ask(call: &Rc<str>, question: &str, options: &[String], free: bool, usable: b
                     .with(element("span", &[("class", "said")]).text("Your answer"))
                     .with(input),
             )
-            .with(
-                button(&[("type", "submit"), ("class", "primary"), ("data-testid", "answer-send")], usable).text("Answer"),
-            )
+            .with(button(&[("type", "submit"), ("class", "primary"), ("data-testid", "answer-send")], usable).text("Answer"))
     });
     element("fieldset", &[])
         .with(element("legend", &[]).text(question.to_owned()))

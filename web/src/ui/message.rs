@@ -53,9 +53,7 @@ impl Row<'_> {
         let (speaker, test_id) = if user { ("You", "message-user") } else { (self.agent_name, "message-assistant") };
         let running = self.is_running();
         let parts = message.content.iter().enumerate().map(|(index, part)| match part {
-            Part::Text { text } if user => {
-                element("p", &[("class", "bubble")]).key(Key::Number(index)).text(text.clone()).done()
-            }
+            Part::Text { text } if user => element("p", &[("class", "bubble")]).key(Key::Number(index)).text(text.clone()).done(),
             Part::Text { .. } => self.prose(index),
             Part::Reasoning { start_time, end_time, .. } => self.reasoning(index, *start_time, *end_time).done(),
             Part::File { id, name, media_type, size } => {

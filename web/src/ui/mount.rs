@@ -1,10 +1,7 @@
 //! Brings trees of [`Node`]s into the page, and keeps what is there as far as it can: an element stays the same one while its tag
 //! and key do, so that focus, selection, scroll positions and what a person typed or unfolded survive every change around them.
 
-use std::{
-    cell::RefCell,
-    rc::Rc,
-};
+use std::{cell::RefCell, rc::Rc};
 
 use js_sys::{Function, Reflect};
 use wasm_bindgen::{JsCast, closure::Closure};
@@ -226,13 +223,7 @@ impl<A: Clone> Patch<A> {
         made.expect("every tag of the page is a valid name")
     }
 
-    fn listen(
-        &self,
-        element: &web_sys::Element,
-        id: &mut Option<usize>,
-        old: &[(&'static str, A)],
-        new: &[(&'static str, A)],
-    ) {
+    fn listen(&self, element: &web_sys::Element, id: &mut Option<usize>, old: &[(&'static str, A)], new: &[(&'static str, A)]) {
         let lacks = |listeners: &[(&'static str, A)], event| !listeners.iter().any(|(known, _)| *known == event);
         for (event, _) in new.iter().filter(|(event, _)| lacks(old, *event)) {
             let _ = element.add_event_listener_with_callback(event, &self.listener);

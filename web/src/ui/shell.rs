@@ -19,7 +19,9 @@ pub(super) fn page(state: &mut State) -> Vec<Child> {
     let said = element("div", &[("class", "said"), ("role", "status"), ("aria-live", "polite"), ("data-testid", "announcer")])
         .text(state.said.clone());
     let content = match &state.session {
-        Session::Checking => element("div", &[("class", "splash"), ("role", "status")]).key(Key::Name("splash")).text("Loading…").done(),
+        Session::Checking => {
+            element("div", &[("class", "splash"), ("role", "status")]).key(Key::Name("splash")).text("Loading…").done()
+        }
         Session::Out(notice) => signin::page(state, *notice).done(),
         Session::Failed(failure) => unreachable(failure).done(),
         Session::In(_) => shell(state).done(),

@@ -317,9 +317,8 @@ pub(super) fn skeleton(draft: Draft, words: &'static str) -> Draft {
 
 fn threads(state: &State) -> Draft {
     let list = &state.list;
-    let loading = (!list.first_read && list.failure.is_none() && list.agent.is_some()).then(|| {
-        skeleton(element("div", &[("class", "skeleton"), ("role", "status")]), "Loading conversations…")
-    });
+    let loading = (!list.first_read && list.failure.is_none() && list.agent.is_some())
+        .then(|| skeleton(element("div", &[("class", "skeleton"), ("role", "status")]), "Loading conversations…"));
     let empty = (list.first_read && list.threads.is_empty())
         .then(|| element("p", &[("class", "hint")]).key(Key::Name("empty")).text("Your conversations will be listed here."));
     let failure = list.failure.as_ref().map(|failure| {
@@ -351,9 +350,9 @@ fn item(state: &State, thread: &Thread) -> Child {
         let route = Route::Agent { project, agent, thread: Some(id) };
         link = link.set("href", route.path()).on("click", Action::Follow(route));
     }
-    let link = link.with(element("span", &[("class", "thread-title")]).text(title.to_owned())).with(
-        element("span", &[]).set("class", if running { "thread-when running" } else { "thread-when" }).text(when(thread)),
-    );
+    let link = link
+        .with(element("span", &[("class", "thread-title")]).text(title.to_owned()))
+        .with(element("span", &[]).set("class", if running { "thread-when running" } else { "thread-when" }).text(when(thread)));
     let rename = element("button", &[("class", "icon"), ("data-testid", "rename-thread")])
         .set("aria-label", format!("Rename “{title}”"))
         .on("click", Action::Ask(Asking::Rename(id, thread.title.clone())))

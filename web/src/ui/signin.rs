@@ -20,7 +20,9 @@ pub(super) const LINK_USED_UP: &str =
 /// The sign-in page.
 pub(super) fn page(state: &State, notice: Option<&'static str>) -> Draft {
     let notice = notice.map(|notice| {
-        element("p", &[("class", "note"), ("role", "status"), ("data-testid", "signin-notice")]).key(Key::Name("notice")).text(notice)
+        element("p", &[("class", "note"), ("role", "status"), ("data-testid", "signin-notice")])
+            .key(Key::Name("notice"))
+            .text(notice)
     });
     let panel = element("div", &[("class", "panel")])
         .with(element("div", &[("class", "brand")]).with(icon::mark()).with(element("span", &[]).text("Turnfast")))

@@ -25,9 +25,9 @@ pub(super) fn card(row: &Row<'_>, part: usize, call: &ToolCall) -> Draft {
         _ => String::new(),
     };
     let (folded, unfolded) = row.fold(part, Folding::Body);
-    let summary = element("summary", &[]).with(element("span", &[("class", "tool-name")]).text(call.tool_name.clone())).with(
-        element("span", &[("class", "tool-state")]).text(words::tool_state(call)).text(duration),
-    );
+    let summary = element("summary", &[])
+        .with(element("span", &[("class", "tool-name")]).text(call.tool_name.clone()))
+        .with(element("span", &[("class", "tool-state")]).text(words::tool_state(call)).text(duration));
     let mut details = element("details", &[("class", "fold")]).key(Key::Name("call")).on("toggle", folded).with(summary);
     if unfolded {
         details = body(details, call);
@@ -65,9 +65,10 @@ fn state_name(state: ToolState) -> &'static str {
 
 fn body(details: Draft, call: &ToolCall) -> Draft {
     let block = |title: &'static str, text: String| {
-        element("div", &[("class", "io")]).key(Key::Name(title)).with(element("h3", &[]).text(title)).with(
-            element("pre", &[("tabindex", "0"), ("role", "region")]).set("aria-label", title).text(text),
-        )
+        element("div", &[("class", "io")])
+            .key(Key::Name(title))
+            .with(element("h3", &[]).text(title))
+            .with(element("pre", &[("tabindex", "0"), ("role", "region")]).set("aria-label", title).text(text))
     };
     details
         .with_some((!call.input.is_null()).then(|| block("Input", pretty(&call.input))))
