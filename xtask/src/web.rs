@@ -14,7 +14,10 @@ use anyhow::{Context, Result, bail};
 use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest, Sha256};
 
-use crate::repo::{Repo, WASM, run, say};
+use crate::{
+    repo::{Repo, WASM, run, say},
+    shorten::shorten,
+};
 
 /// Builds `target/web`.
 pub(crate) fn build(repo: &Repo) -> Result<()> {
@@ -38,6 +41,7 @@ pub(crate) fn build(repo: &Repo) -> Result<()> {
             bail!("{name} is in web/static and is written by wasm-bindgen too: rename the one in web/static");
         }
     }
+    shorten_pair(&mut sources)?;
     let mut output = with_hashed_names(sources)?;
     for (name, bytes) in output.clone() {
         if is_text(&name) || name.ends_with(".wasm") {
@@ -45,6 +49,17 @@ pub(crate) fn build(repo: &Repo) -> Result<()> {
         }
     }
     replace_folder(&repo.web(), &output)
+}
+
+/// Shortens what wasm-bindgen wrote.
+fn shorten_pair(sources: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
+    let (Some(glue), Some(wasm)) = (sources.get("turnfast.js"), sources.get("turnfast_bg.wasm")) else {
+        bail!("wasm-bindgen did not write turnfast.js and turnfast_bg.wasm");
+    };
+    let (glue, wasm) = shorten(std::str::from_utf8(glue)?, wasm)?;
+    sources.insert("turnfast.js".to_owned(), glue.into_bytes());
+    sources.insert("turnfast_bg.wasm".to_owned(), wasm);
+    Ok(())
 }
 
 /// All files below `folder` by their path relative to it, with `/` between its parts.
