@@ -13,12 +13,14 @@ use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
 use crate::{
+    install,
     repo::{Repo, WASM, run, say},
     shorten::shorten,
 };
 
 /// Builds `target/web`.
 pub(crate) fn build(repo: &Repo) -> Result<()> {
+    install::wasm_target()?;
     say("building the web app");
     run(repo
         .cargo(["build", "--package", "turnfast-web", "--target", WASM, "--profile", "wasm"])
