@@ -23,6 +23,9 @@ pub const DEFAULT_DATA_DIR: &str = "./turnfast-data";
 /// The user that a server without users starts with, and the admin of the project that it starts with.
 pub const FIRST_USER: &str = "admin";
 
+/// What no project may be called: the page of an agent is at `/{project}/{agent}`, and these first segments are the API's.
+pub const RESERVED_PROJECT_IDS: [&str; 6] = ["projects", "auth", "push", "healthz", "readyz", "metrics"];
+
 /// The tools that every native agent may be given by name.
 pub const BUILT_IN_TOOLS: [&str; 3] = ["clock", "ask_user", "delegate"];
 

@@ -284,6 +284,7 @@ fn every_mistake_is_said_with_its_line() {
         ("[[projects]]\nid = \"p\"\nmembers = { \"a b\" = \"admin\" }", "3: `members`: a user's name takes"),
         ("[[projects]]\nid = \"p\"\nmembers = [\"ada\"]", "3: `members` of [[projects]] `p` takes a table"),
         ("[[projects]]\nid = \"p\"\n[[projects]]\nid = \"p\"", "3: a second project `p`"),
+        ("[[projects]]\nid = \"push\"", "1: a project cannot be called `push`"),
         ("[[agents]]\nid = \"a\"", "1: [[agents]] `a` needs `project`"),
         ("[[agents]]\nid = \"a\"\nproject = \"x\"", "3: there is no project `x`"),
     ] {
