@@ -169,12 +169,27 @@ impl Config {
                 secret(format!("`{name}` of MCP server `{}`", server.id), Some(source));
             }
         }
+        if self.server.metrics_listen.is_some() {
+            warnings.push("`metrics_listen`: this version has no metrics".to_owned());
+        }
         for agent in &self.agents {
             let missing: &[(&str, bool)] = match agent.engine {
                 EngineKind::Native => &[("provider", agent.provider.is_none()), ("model", agent.model.is_none())],
                 EngineKind::Openclaw => &[("gateway", agent.gateway.is_none())],
                 EngineKind::Demo => &[],
             };
+            if agent.engine == EngineKind::Openclaw {
+                warnings.push(format!(
+                    "agent `{}` of project `{}` cannot run: this version does not speak to OpenClaw Gateways",
+                    agent.id, agent.project
+                ));
+            }
+            if !agent.schedules.is_empty() {
+                warnings.push(format!(
+                    "schedules of agent `{}` of project `{}`: this version does not run them",
+                    agent.id, agent.project
+                ));
+            }
             for (key, _) in missing.iter().filter(|(_, missing)| *missing) {
                 warnings.push(format!("agent `{}` of project `{}` cannot run: it has no `{key}`", agent.id, agent.project));
             }
