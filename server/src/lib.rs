@@ -8,6 +8,7 @@
 //! | [`relay`] | who is told that a thread changed | content |
 //! | [`agents`] | engines, models, tools | the record |
 //! | [`auth`] | users, sessions, tokens, scopes | turns |
+//! | [`redact`] | keeps secrets out of what is recorded, shown and logged | where they come from |
 //! | [`config`], [`cli`] | what is to run, and how it is told | |
 
 pub mod agents;
@@ -17,6 +18,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod http;
+pub mod redact;
 pub mod relay;
 pub mod store;
 pub mod turns;

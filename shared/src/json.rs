@@ -184,7 +184,7 @@ of_fields! {
     ToolCall {
         tool_call_id: "toolCallId" take, tool_name: "toolName" take, input: "input" raw, state: "state" take,
         output: "output" optional_raw, error: "error" maybe, start_time: "startTime" take, end_time: "endTime" maybe,
-        suspend_payload: "suspendPayload" maybe, child_trace: "childTrace" maybe,
+        step: "step" maybe, suspend_payload: "suspendPayload" maybe, child_trace: "childTrace" maybe,
     }
     Message {
         id: "id" take, role: "role" take, content: "content" take, execution_id: "executionId" maybe,

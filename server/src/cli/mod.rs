@@ -21,6 +21,7 @@ use uuid::Uuid;
 use crate::{
     auth::Scope,
     config::{Config, LoadError, Overrides, Secret},
+    redact::{self, LogWriter},
 };
 
 /// A self-hosted chat server for AI agents, whose turns always finish.
@@ -189,6 +190,7 @@ fn run(cli: Cli) -> Result<String, Failure> {
     };
     let database_url = database_url.filter(|url| !url.expose().is_empty());
     let config = Config::load(&Overrides { config, data_dir, database_url, listen })?;
+    redact::keep_out_of_the_log(&config);
     let mut runtime = match command {
         Command::Serve { .. } => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
@@ -260,7 +262,7 @@ fn log_to_stderr() {
         Some(Err(_)) => (EnvFilter::new(LOG), true),
         None => (EnvFilter::new(LOG), false),
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(LogWriter::default);
     if io::stderr().is_terminal() {
         builder.init();
     } else {

@@ -132,6 +132,7 @@ fn suspended_part(id: &str) -> Part {
         start_time: 1,
         end_time: None,
         suspend_payload: None,
+        step: None,
         child_trace: None,
     })
 }

@@ -178,7 +178,7 @@ pub struct End {
     pub error: Option<ExecutionError>,
     /// With [`ExecutionStatus::Suspended`]: what waits.
     pub suspensions: Vec<Suspension>,
-    /// JSON of all parts, where the status is final.
+    /// JSON of all parts, where the status is final. `None` with a final status: what is recorded of them stays as it is.
     pub content: Option<String>,
     /// Now.
     pub at: Millis,

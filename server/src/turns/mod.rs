@@ -5,6 +5,7 @@
 mod execution;
 pub mod live;
 pub mod liveness;
+mod recordable;
 pub mod recorder;
 pub mod recovery;
 pub mod registry;
@@ -487,8 +488,24 @@ impl Accepted {
                     tokio::time::sleep(READ_AGAIN).await;
                 }
                 Err(StoreError::Corrupt(error)) => {
-                    tracing::error!(execution = %self.execution, error, "the thread cannot be read; giving the execution up");
-                    return;
+                    tracing::error!(execution = %self.execution, error, "the thread cannot be read; ending the execution");
+                    let failure = ExecutionError {
+                        message: "The record of this conversation cannot be read. The server's log says more; begin a new one."
+                            .to_owned(),
+                        error_code: Some("internal".to_owned()),
+                    };
+                    let execution = Execution {
+                        id: self.execution,
+                        process: self.process,
+                        key,
+                        run,
+                        live: self.live,
+                        registered: self.registered,
+                        recorder: Recorder::new(Vec::new()),
+                        writer: self.writer,
+                        untold: Vec::new(),
+                    };
+                    return execution.end_unread(failure).await;
                 }
             }
         };
@@ -514,6 +531,7 @@ impl Accepted {
             registered: self.registered,
             recorder: Recorder::new(so_far),
             writer: self.writer,
+            untold: Vec::new(),
         };
         execution.run(engine).await;
     }

@@ -68,6 +68,7 @@ fn call() -> ToolCall {
         error: Some("e".into()),
         start_time: 5,
         end_time: Some(6),
+        step: Some(2),
         suspend_payload: Some(SuspendPayload::Question {
             question: "q".into(),
             options: Some(vec!["o".into()]),
@@ -121,7 +122,15 @@ fn messages_read_as_serde_reads_them() {
         ..message()
     };
     check(&bare);
-    check(&ToolCall { output: None, error: None, end_time: None, suspend_payload: None, child_trace: None, ..call() });
+    check(&ToolCall {
+        output: None,
+        error: None,
+        end_time: None,
+        step: None,
+        suspend_payload: None,
+        child_trace: None,
+        ..call()
+    });
 }
 
 #[test]

@@ -271,6 +271,7 @@ fn waiting(revision: u64) -> ThreadSnapshot {
         start_time: 0,
         end_time: None,
         suspend_payload: question(4).suspend_payload,
+        step: None,
         child_trace: None,
     }));
     ThreadSnapshot { open_suspensions: vec![question(4)], ..snapshot(revision, vec![user(3, "ask me", 6), answer]) }

@@ -114,6 +114,11 @@ impl SqliteStore {
         sqlx::query(statement).execute(&self.writer).await.unwrap();
     }
 
+    #[cfg(test)]
+    pub(crate) async fn execute(&self, statement: &'static str) {
+        sqlx::query(statement).execute(&self.writer).await.unwrap();
+    }
+
     /// Waits for the writes that run and closes the database.
     pub async fn close(&self) {
         self.writes.close();

@@ -517,6 +517,8 @@ async fn write_end(c: &mut SqliteConnection, live: &LiveFlush<'_>, end: &End) ->
         .await?;
     if end.content.is_some() {
         drop_parts(c, live.message_pk).await?;
+    }
+    if end.status.is_final() {
         close_suspensions(c, live.message_pk).await?;
     }
     for suspension in &end.suspensions {
