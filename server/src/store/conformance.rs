@@ -1,4 +1,5 @@
 //! What every [`Store`] must do, whatever database is below. One macro makes a test of each function here for one store.
+//! Those about users and sign-in are in [`crate::auth`]'s tests, which run over every store too.
 
 use std::{future::Future, sync::Arc};
 
@@ -12,8 +13,35 @@ use uuid::Uuid;
 
 use super::{Store, turns::*};
 
-/// Makes `#[tokio::test]`s of the named functions of this module. `$open` gives a fresh store and whatever keeps it alive.
+/// Makes a `#[tokio::test]` of each function of this module. `$open` gives a fresh store and whatever keeps it alive.
 macro_rules! conformance {
+    ($open:expr) => {
+        $crate::store::conformance::conformance! { $open =>
+            an_accepted_turn_shows_before_any_output
+            a_thread_is_found_only_under_its_whole_key
+            a_thread_runs_one_turn_at_a_time
+            of_racing_submits_one_wins
+            a_message_is_accepted_once
+            a_user_runs_a_bounded_number_of_turns
+            open_text_is_read_back_as_it_was_written
+            a_late_or_foreign_write_is_refused_and_changes_nothing
+            a_group_of_flushes_is_one_commit
+            an_end_is_final
+            a_partial_read_merges_to_the_full_one
+            a_stop_is_recorded_and_names_one_execution
+            a_suspension_waits_and_holds_the_thread
+            an_answer_resumes_the_same_message
+            of_racing_answers_one_wins
+            a_stop_ends_a_suspension_whichever_came_first
+            a_suspended_turn_is_cancelled_once
+            orphans_are_found_by_their_process
+            threads_are_listed_newest_first_in_pages
+            threads_are_renamed_and_deleted
+            dropped_callers_leave_nothing_half_done
+            a_dead_process_is_succeeded_once
+            wishes_to_stop_are_found
+        }
+    };
     ($open:expr => $($name:ident)*) => {
         $(#[tokio::test]
         async fn $name() {
@@ -520,6 +548,67 @@ pub(crate) async fn orphans_are_found_by_their_process(store: S) {
     );
     assert_eq!(orphans[0].parts, [Part::Text { text: "half a".to_owned() }]);
     assert_eq!(orphans[0].key, key(1));
+    assert_eq!((orphans[0].message, orphans[0].continuations, orphans[0].answers.len()), (answer(1), 0, 0));
+}
+
+/// The successor of a dead process's execution: the same message, a new execution, once, and not against a Stop.
+pub(crate) async fn a_dead_process_is_succeeded_once(store: S) {
+    accept(&store, key(1), 1).await;
+    suspend(&store, key(1), 1, vec![approval("c1", 1)]).await;
+    store.admit_resume(resume(1, "c1", 2)).await.unwrap();
+    write(&store, Flush { parts: vec![text_write(1, 0, "half a")], ..flush_of(key(1), 2) }).await;
+    let before = read(&store, &key(1)).await;
+    let continuation = |new, by| Continuation {
+        orphan: execution(2),
+        dead: process(1),
+        key: key(1),
+        execution: execution(new),
+        process: process(by),
+        at: 70,
+    };
+    let races = (3..9).map(|n| {
+        tokio::spawn({
+            let (store, continuation) = (store.clone(), continuation(n, n));
+            async move { (n, store.continue_orphan(continuation).await.unwrap()) }
+        })
+    });
+    let mut winners = Vec::new();
+    for race in races.collect::<Vec<_>>() {
+        match race.await.unwrap() {
+            (n, ContinueOutcome::Continued { revision }) => winners.push((n, revision)),
+            (_, outcome) => assert_eq!(outcome, ContinueOutcome::Fenced),
+        }
+    }
+    let [(winner, revision)] = winners[..] else { panic!("{winners:?}") };
+    let after = read(&store, &key(1)).await;
+    assert_eq!((revision, after.0), (before.0 + 1, before.0 + 1));
+    assert_eq!(after.1[1].content, before.1[1].content, "what was written stays");
+    assert_eq!(after.1[1].execution_id, Some(execution(winner)));
+    assert_eq!(after.1[1].execution_status, Some(ExecutionStatus::Running));
+    assert_eq!(write(&store, flush_of(key(1), 2)).await, FlushOutcome::Fenced, "the dead process is out");
+    let orphans = store.orphans(process(winner)).await.unwrap();
+    assert_eq!((orphans.len(), orphans[0].execution, orphans[0].continuations), (1, execution(winner), 1));
+    let answered = ("c1".to_owned(), ResumeData::Approval { approved: true, reason: None });
+    assert_eq!(orphans[0].answers, [answered]);
+
+    store.request_stop(&key(1), execution(winner), 80).await.unwrap();
+    let again = Continuation { orphan: execution(winner), dead: process(winner), ..continuation(20, 20) };
+    assert_eq!(store.continue_orphan(again).await.unwrap(), ContinueOutcome::StopRequested);
+    assert_eq!(store.orphans(process(winner)).await.unwrap().len(), 1, "left to be cancelled");
+}
+
+/// Stops that were asked for are found by the process that runs the executions.
+pub(crate) async fn wishes_to_stop_are_found(store: S) {
+    for n in 1..=3 {
+        accept(&store, key(n), n).await;
+    }
+    for n in [1, 2] {
+        store.request_stop(&key(n), execution(n), 5).await.unwrap();
+    }
+    finish(&store, key(2), 2).await;
+    assert_eq!(store.stop_wishes((1..=9).map(execution).collect()).await.unwrap(), [execution(1)]);
+    assert_eq!(store.stop_wishes(vec![execution(3)]).await.unwrap(), []);
+    assert_eq!(store.stop_wishes(Vec::new()).await.unwrap(), []);
 }
 
 async fn accept_by(store: &S, key: ThreadKey, n: u128, process: ProcessId) {

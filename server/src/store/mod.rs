@@ -3,6 +3,7 @@
 pub mod auth;
 #[cfg(test)]
 pub(crate) mod conformance;
+pub mod postgres;
 pub mod sqlite;
 pub mod turns;
 

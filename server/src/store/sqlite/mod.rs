@@ -134,27 +134,5 @@ mod tests {
         (store, folder)
     }
 
-    conformance! { open() =>
-        an_accepted_turn_shows_before_any_output
-        a_thread_is_found_only_under_its_whole_key
-        a_thread_runs_one_turn_at_a_time
-        of_racing_submits_one_wins
-        a_message_is_accepted_once
-        a_user_runs_a_bounded_number_of_turns
-        open_text_is_read_back_as_it_was_written
-        a_late_or_foreign_write_is_refused_and_changes_nothing
-        a_group_of_flushes_is_one_commit
-        an_end_is_final
-        a_partial_read_merges_to_the_full_one
-        a_stop_is_recorded_and_names_one_execution
-        a_suspension_waits_and_holds_the_thread
-        an_answer_resumes_the_same_message
-        of_racing_answers_one_wins
-        a_stop_ends_a_suspension_whichever_came_first
-        a_suspended_turn_is_cancelled_once
-        orphans_are_found_by_their_process
-        threads_are_listed_newest_first_in_pages
-        threads_are_renamed_and_deleted
-        dropped_callers_leave_nothing_half_done
-    }
+    conformance! { open() }
 }
