@@ -246,7 +246,10 @@ pub struct ToolCall {
 /// One piece of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-#[expect(clippy::large_enum_variant, reason = "parts are few and long-lived; a box would cost every reader a hop")]
+#[cfg_attr(
+    target_pointer_width = "64",
+    expect(clippy::large_enum_variant, reason = "parts are few and long-lived; a box would cost every reader a hop")
+)]
 pub enum Part {
     /// Text for the reader.
     Text {

@@ -6,11 +6,12 @@ use std::{
 };
 
 type Callback<T> = Rc<dyn Fn(&T)>;
+type List<T> = RefCell<Vec<(u64, Callback<T>)>>;
 
 /// A list of callbacks. A callback may subscribe, unsubscribe or cause the next call: the list is never borrowed during a call.
 pub(crate) struct Subscribers<T> {
     next: Cell<u64>,
-    list: Rc<RefCell<Vec<(u64, Callback<T>)>>>,
+    list: Rc<List<T>>,
 }
 
 impl<T: 'static> Subscribers<T> {
@@ -22,7 +23,7 @@ impl<T: 'static> Subscribers<T> {
         let key = self.next.replace(self.next.get() + 1);
         self.list.borrow_mut().push((key, Rc::new(callback)));
         let list: Weak<dyn Remove> = {
-            let list: Rc<dyn Remove> = Rc::<RefCell<Vec<(u64, Callback<T>)>>>::clone(&self.list);
+            let list: Rc<dyn Remove> = Rc::<List<T>>::clone(&self.list);
             Rc::downgrade(&list)
         };
         Subscription { list, key }
@@ -40,7 +41,7 @@ trait Remove {
     fn remove(&self, key: u64);
 }
 
-impl<T> Remove for RefCell<Vec<(u64, Callback<T>)>> {
+impl<T> Remove for List<T> {
     fn remove(&self, key: u64) {
         // The callback is dropped after the borrow ends: dropping it may drop another subscription of this list.
         let removed = {

@@ -317,4 +317,5 @@ impl Follow {
 }
 
 #[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
 mod tests;

@@ -39,7 +39,12 @@ pub(super) struct Own {
 #[derive(Debug)]
 pub(super) enum Kind {
     Submit(Submitted),
-    Resume { run: RunId, tool_call_id: String },
+    Resume {
+        run: RunId,
+        tool_call_id: String,
+        /// The suspended message, behind which the stream goes on.
+        before: Option<Rc<Message>>,
+    },
 }
 
 /// A message on its way.

@@ -70,7 +70,14 @@ struct Shown {
     read_failure: Option<Failure>,
     trouble: Option<Trouble>,
     warnings: Rc<Vec<Warning>>,
-    settled: Option<(Rc<Vec<Rc<Message>>>, Option<usize>)>,
+    settled: Option<Settled>,
+}
+
+/// The list that is shown, and where the live message stands in it. Made again when more than that message changes.
+#[derive(Clone, Debug)]
+struct Settled {
+    list: Rc<Vec<Rc<Message>>>,
+    live: Option<usize>,
 }
 
 /// One read in flight, and at most one behind it.
@@ -187,15 +194,15 @@ impl Machine {
 
     /// What is to be shown now. Without a [`Machine::handle`] in between it gives the same [`Rc`]s again.
     pub fn view(&mut self) -> View {
-        let (settled, live_index) = self.shown.settled();
-        let live = match (self.shown.turn_mut(), live_index) {
+        let settled = self.shown.settled();
+        let live = match (self.shown.turn_mut(), settled.live) {
             (Some(turn), Some(index)) => Some(Live { index, message: turn.message() }),
             _ => None,
         };
         View {
             thread: self.shown.thread,
             load: self.shown.load.clone(),
-            settled,
+            settled: settled.list,
             live,
             read_failure: self.shown.read_failure.clone(),
             running: self.running(),
@@ -411,6 +418,11 @@ impl Machine {
     /// Takes a snapshot in. `Err`: it is not fit to be shown; where that is worth a note, with what to say.
     fn read_succeeded(&mut self, mut snapshot: ThreadSnapshot) -> Result<(), Option<Failure>> {
         self.signed_out = false;
+        if self.shown.own.as_ref().is_some_and(|own| own.is_accepted_in(&snapshot)) {
+            // Its stream is about to begin, from the start: what the record has of it by now would be shown, taken away and shown
+            // again. However that stream ends, a read follows.
+            return Ok(());
+        }
         let draft_key = self.shown.thread;
         if draft_key.is_none() {
             let accepted =
@@ -540,7 +552,9 @@ impl Machine {
         };
         let run_id = suspension.run_id;
         let request = ResumeRequest { run_id, tool_call_id: tool_call_id.clone(), resume_data: data };
-        let id = self.begin(now, thread, Kind::Resume { run: run_id, tool_call_id });
+        // As it is now: once the server has the answer, a read may show what the stream is going to say.
+        let before = self.shown.message(run_id.into());
+        let id = self.begin(now, thread, Kind::Resume { run: run_id, tool_call_id, before });
         self.fx.push(Effect::Resume { id, request });
     }
 
@@ -681,38 +695,38 @@ impl Machine {
 
     /// The turn that was submitted, or resumed, from here is accepted.
     fn started(&mut self, now: Millis, execution: ExecutionId, message: MessageId, assistant: MessageId) {
-        self.drop_reads();
         let Some(mut own) = self.shown.own.take() else { return };
+        // The person left and came back before the first read: live events alone would show a thread without its past.
+        let unread = self.shown.load == Load::Loading;
         let draft_key = self.shown.thread;
+        self.drop_reads();
         self.shown.thread = Some(own.thread);
-        self.shown.load = Load::Loaded;
         self.shown.active = Some(execution);
         self.shown.settled = None;
         if let Some(timer) = own.stop_wish.take() {
             self.cancel_timer(Some(timer));
             self.ask_stop(own.thread, execution);
         }
-        match &own.kind {
+        let turn = match &own.kind {
             Kind::Submit(submitted) => {
+                self.accepted(&submitted.text, draft_key);
                 let user = LiveTurn::user_message(message, &submitted.text, execution, rfc3339(now));
-                own.turn = Some(LiveTurn::new(execution, assistant, Some(user), None, rfc3339(now)));
-                let text = Rc::clone(&submitted.text);
-                self.shown.own = Some(own);
-                self.accepted(&text, draft_key);
+                Some(LiveTurn::new(execution, assistant, Some(user), None, rfc3339(now)))
             }
-            Kind::Resume { tool_call_id, .. } => {
+            Kind::Resume { tool_call_id, before, .. } => {
                 self.shown.suspensions.retain(|open| open.tool_call_id != *tool_call_id);
-                match self.shown.message(assistant) {
-                    Some(before) => {
-                        own.turn = Some(LiveTurn::new(execution, assistant, None, Some(&before), rfc3339(now)));
-                        self.shown.own = Some(own);
-                    }
-                    // Its events go on behind parts that are not here: reads can show them, this stream cannot.
-                    None => {
-                        self.close(&own);
-                        self.want_read(Want::Newest);
-                    }
-                }
+                before.as_ref().map(|before| LiveTurn::new(execution, assistant, None, Some(before), rfc3339(now)))
+            }
+        };
+        match turn {
+            Some(turn) if !unread => {
+                self.shown.load = Load::Loaded;
+                own.turn = Some(turn);
+                self.shown.own = Some(own);
+            }
+            _ => {
+                self.close(&own);
+                self.want_read(Want::Newest);
             }
         }
     }
@@ -1030,13 +1044,13 @@ impl Shown {
     }
 
     /// The record with what this tab's streams added to it, and where the live message stands.
-    fn settled(&mut self) -> (Rc<Vec<Rc<Message>>>, Option<usize>) {
-        if let Some((settled, live)) = &self.settled {
-            return (Rc::clone(settled), *live);
+    fn settled(&mut self) -> Settled {
+        if let Some(settled) = &self.settled {
+            return settled.clone();
         }
         let own = self.own.as_mut().and_then(|own| own.turn.as_mut());
-        let (settled, live) = if self.ended.is_empty() && own.is_none() {
-            (Rc::clone(self.record.messages()), None)
+        let settled = if self.ended.is_empty() && own.is_none() {
+            Settled { list: Rc::clone(self.record.messages()), live: None }
         } else {
             let mut list = self.record.messages().as_ref().clone();
             let recorded = list.len();
@@ -1065,10 +1079,10 @@ impl Shown {
                 }
                 place(turn.message())
             });
-            (Rc::new(list), live)
+            Settled { list: Rc::new(list), live }
         };
-        self.settled = Some((Rc::clone(&settled), live));
-        (settled, live)
+        self.settled = Some(settled.clone());
+        settled
     }
 }
 
@@ -1083,6 +1097,14 @@ impl Left {
 }
 
 impl Own {
+    /// Whether the snapshot shows that the server has what was sent.
+    fn is_accepted_in(&self, snapshot: &ThreadSnapshot) -> bool {
+        match &self.kind {
+            Kind::Submit(submitted) => snapshot.messages.iter().any(|message| message.id == submitted.message_id),
+            Kind::Resume { tool_call_id, .. } => snapshot.open_suspensions.iter().all(|open| open.tool_call_id != *tool_call_id),
+        }
+    }
+
     fn pending_submit(&self) -> Option<PendingSubmit> {
         match &self.kind {
             Kind::Submit(submitted) => Some(PendingSubmit {

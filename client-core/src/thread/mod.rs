@@ -15,4 +15,5 @@ pub use machine::Machine;
 pub use view::{Attempt, Cause, Interaction, InteractionState, Live, Load, Running, SendBlocked, Stop, Trouble, View, Warning};
 
 #[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
 mod tests;

@@ -387,7 +387,6 @@ impl Reader<'_, '_> {
         let mut delegates = Vec::new();
         for text in fields.strings(self.source, "delegates").unwrap_or_default() {
             if let Some(delegate) = self.slug(text, "delegates") {
-                references.push(At { at: text.at, value: Reference::Delegate(delegate.clone()) });
                 delegates.push(delegate);
             }
         }
@@ -538,11 +537,6 @@ impl Reader<'_, '_> {
                     Reference::Provider(id) => (providers.iter().any(|p| p.value.id == id.as_str()), format!("provider `{id}`")),
                     Reference::Gateway(id) => (gateways.iter().any(|g| g.value.id == *id), format!("gateway `{id}`")),
                     Reference::McpServer(id) => (mcp_servers.iter().any(|s| s.value.id == *id), format!("MCP server `{id}`")),
-                    Reference::Delegate(id) => {
-                        let mut others = drafts.iter().map(|other| &other.value.agent);
-                        let known = others.any(|other| other.project == agent.project && other.id == *id);
-                        (known, format!("agent `{id}` in project `{}`", agent.project))
-                    }
                 };
                 if !known {
                     self.source.absent(reference.at, format!("there is no {what}"));
@@ -564,7 +558,6 @@ enum Reference {
     Provider(Slug),
     Gateway(Slug),
     McpServer(Slug),
-    Delegate(Slug),
 }
 
 /// A section of its own, where it is there.

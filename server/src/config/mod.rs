@@ -168,6 +168,10 @@ impl Config {
             for (key, _) in missing.iter().filter(|(_, missing)| *missing) {
                 warnings.push(format!("agent `{}` of project `{}` cannot run: it has no `{key}`", agent.id, agent.project));
             }
+            // Not a mistake: `delegate` answers the model with an error, and the agent may be added later.
+            for id in agent.delegates.iter().filter(|id| self.agent(&agent.project, id.as_str()).is_none()) {
+                warnings.push(format!("agent `{}` delegates to `{id}`, which project `{}` does not have", agent.id, agent.project));
+            }
         }
         warnings
     }

@@ -5,6 +5,7 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 use axum::{extract::State, response::Response};
 use bytes::Bytes;
 use futures::stream;
+use tokio::time::{Instant, Interval, interval_at};
 use turnfast_shared::{api::PushEvent, limits::KEEP_ALIVE_SECONDS};
 
 use super::{problem::ApiError, sse};
@@ -18,7 +19,9 @@ pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Respo
     // Subscribed before the answer begins: whoever sees `connected` misses nothing that is committed from then on.
     let follower = app.hub.follow(caller.user);
     let shutdown = app.streams.clone();
-    let state = Following { app, caller, follower, connected: false };
+    let period = Duration::from_secs(KEEP_ALIVE_SECONDS);
+    let pings = interval_at(Instant::now() + period, period);
+    let state = Following { app, caller, follower, connected: false, pings };
     Ok(sse::response(Box::pin(stream::unfold(state, next)), shutdown))
 }
 
@@ -27,6 +30,7 @@ struct Following {
     caller: Caller,
     follower: Follower,
     connected: bool,
+    pings: Interval,
 }
 
 async fn next(mut state: Following) -> Option<(Bytes, Following)> {
@@ -38,19 +42,21 @@ async fn next(mut state: Following) -> Option<(Bytes, Following)> {
         put(&mut out, &PushEvent::Connected)?;
         return Some((out.into(), state));
     }
-    match tokio::time::timeout(Duration::from_secs(KEEP_ALIVE_SECONDS), state.follower.changed()).await {
-        Ok(changes) => {
-            for change in changes? {
-                put(&mut out, &PushEvent::AgentExecutionUpdated(change))?;
-            }
-        }
-        Err(_elapsed) => {
-            // Signed out, disabled or revoked meanwhile: the connection ends, and its reader learns why when it comes back.
-            // A database that does not answer says neither; the connection stays.
+    tokio::select! {
+        biased;
+        // On a clock of its own: a busy user's connection is checked as often as a quiet one's.
+        _ = state.pings.tick() => {
+            // Signed out, disabled or revoked meanwhile: the connection ends, and its reader learns why when it comes back. A
+            // database that does not answer says neither; the connection stays.
             if let Ok(false) = state.app.auth.still_valid(&state.caller).await {
                 return None;
             }
             put(&mut out, &PushEvent::Ping)?;
+        }
+        changes = state.follower.changed() => {
+            for change in changes? {
+                put(&mut out, &PushEvent::AgentExecutionUpdated(change))?;
+            }
         }
     }
     Some((out.into(), state))

@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use proptest::prelude::*;
 

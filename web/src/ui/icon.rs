@@ -42,10 +42,6 @@ pub(super) fn down() -> impl IntoView {
     icon("M10 4v11.5M5 11l5 5 5-5")
 }
 
-pub(super) fn clip() -> impl IntoView {
-    icon("M14.5 9.5l-4.8 4.8a3 3 0 0 1-4.2-4.2l5.6-5.6a2 2 0 0 1 2.8 2.8l-5.6 5.6a1 1 0 0 1-1.4-1.4l4.9-4.9")
-}
-
 /// The mark of Turnfast: a turn that closes.
 pub(super) fn mark() -> impl IntoView {
     view! {

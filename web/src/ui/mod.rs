@@ -1,5 +1,7 @@
 //! The views. Each shows what it is given and hands intents on.
 
+#![expect(unreachable_pub, reason = "leptos makes components public within their module, whatever their own visibility")]
+
 mod composer;
 mod conversation;
 mod dom;

@@ -1,5 +1,4 @@
 //! Contract 1, section 7, rule by rule ([`rules`]), and under random sequences of inputs ([`random`]).
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
 mod random;
 mod rules;

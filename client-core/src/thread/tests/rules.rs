@@ -261,14 +261,14 @@ fn a_read_from_before_the_acceptance_does_not_hide_the_turn() {
 }
 
 #[test]
-fn a_read_that_shows_the_turn_before_its_first_event_doubles_nothing() {
+fn a_read_that_shows_the_turn_before_its_first_event_waits_for_the_stream() {
     let mut page = Page::ready();
     let (id, sent) = page.send("go");
     let sent = sent.message_id.unwrap();
     page.input(update(thread(0), 7));
     let recorded = vec![said(sent, Role::User, "go", 6), assistant(4, "He", 7, 2, ExecutionStatus::Running)];
     page.answer_read(Ok(running(2, partial(snapshot(7, recorded)))));
-    assert_eq!(page.draft(), "go", "execution-started is on its way, and clears it");
+    assert_eq!((page.draft(), page.texts().len()), ("go".to_owned(), 2), "execution-started is on its way");
     page.event(id, &started(2, thread(0), sent, message(4)));
     page.event(id, &delta("Hello"));
     assert_eq!((page.texts(), page.draft()), (vec!["hi".into(), "hello".into(), "go".into(), "Hello".into()], String::new()));
@@ -664,7 +664,7 @@ fn attachments_go_with_the_message_and_are_cleared_with_the_draft() {
     assert_eq!(page.blocked(), None, "a file alone can be sent");
     page.press_send();
     let (id, sent) = page.submits.pop().unwrap();
-    assert_eq!(sent.attachments, [file.clone()]);
+    assert_eq!(sent.attachments, std::slice::from_ref(&file));
     page.input(Input::StreamRefused { id, failure: refused(Code::RateLimited) });
     assert_eq!(*page.view().attachments, [file]);
     page.press_send();
@@ -750,9 +750,23 @@ fn coming_back_before_the_acceptance_takes_the_stream_up_again() {
     page.input(Input::Opened { thread: Some(thread(1)) });
     page.input(Input::Opened { thread: Some(thread(0)) });
     assert_eq!((page.draft(), page.view().running), ("go".to_owned(), Some(Running::Starting)));
+    page.answer_read(Ok(snapshot(5, vec![user(1, "hi", 2)])));
     page.event(id, &started(2, thread(0), sent.message_id.unwrap(), message(4)));
     page.event(id, &delta("a"));
-    assert_eq!((page.texts(), page.draft()), (vec!["go".to_owned(), "a".to_owned()], String::new()));
+    assert_eq!((page.texts(), page.draft()), (vec!["hi".into(), "go".into(), "a".into()], String::new()));
+}
+
+#[test]
+fn a_turn_accepted_before_the_first_read_after_coming_back_is_followed_so_that_the_past_shows_too() {
+    let mut page = Page::ready();
+    let (id, sent) = page.send("go");
+    page.input(Input::Opened { thread: Some(thread(1)) });
+    page.input(Input::Opened { thread: Some(thread(0)) });
+    page.event(id, &started(2, thread(0), sent.message_id.unwrap(), message(4)));
+    assert!(page.aborted.contains(&id));
+    assert_eq!((page.draft(), page.view().running), (String::new(), Some(Running::Followed(execution(2)))));
+    page.answer_read(Ok(running(2, snapshot(7, vec![user(1, "hi", 2), said(sent.message_id.unwrap(), Role::User, "go", 7)]))));
+    assert_eq!(page.texts(), ["hi", "go"]);
 }
 
 #[test]
@@ -1018,12 +1032,29 @@ fn an_answer_whose_connection_broke_is_looked_up_and_never_sent_again() {
 }
 
 #[test]
-fn a_resumed_stream_whose_message_is_not_here_is_followed_by_reads() {
+fn a_read_that_shows_the_resumed_turn_before_its_first_event_doubles_nothing() {
     let mut page = Page::suspended();
     page.input(Input::AnswerGiven { tool_call_id: "call-4".into(), data: blue() });
     let (id, _) = page.resumes.pop().unwrap();
-    page.input(Input::Opened { thread: Some(thread(1)) });
-    page.input(Input::Opened { thread: Some(thread(0)) });
+    page.input(update(thread(0), 9));
+    let mut resumed = waiting(9).messages.pop().unwrap();
+    resumed.execution_id = Some(execution(5));
+    resumed.content.push(Part::Text { text: "Blue".to_owned() });
+    page.answer_read(Ok(running(5, partial(snapshot(9, vec![resumed])))));
+    assert_eq!(page.texts()[1], "Let me ask. ", "its stream is about to begin");
+    page.event(id, &started(5, thread(0), message(3), message(4)));
+    page.event(id, &delta("Blue it is."));
+    assert_eq!(page.texts()[1], "Let me ask. Blue it is.");
+}
+
+#[test]
+fn a_resumed_stream_whose_message_is_not_here_is_followed_by_reads() {
+    let mut page = Page::open(Some(thread(0)));
+    let mut without = waiting(7);
+    without.messages.clear();
+    page.answer_read(Ok(without));
+    page.input(Input::AnswerGiven { tool_call_id: "call-4".into(), data: blue() });
+    let (id, _) = page.resumes.pop().unwrap();
     page.event(id, &started(5, thread(0), message(3), message(4)));
     assert!(page.aborted.contains(&id));
     assert_eq!((page.view().running, page.reads.len()), (Some(Running::Followed(execution(5))), 1));

@@ -1,6 +1,5 @@
 //! The loop with the demo agent and with a scripted model, recorded the way the writer records it.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
 mod catalog;
 pub(super) mod demo;

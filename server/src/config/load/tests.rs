@@ -268,7 +268,6 @@ fn the_mistakes_of_an_agent_are_said_with_their_line() {
         ("provider = \"nowhere\"", "there is no provider `nowhere`"),
         ("gateway = \"nowhere\"", "there is no gateway `nowhere`"),
         ("gateway_agent = \"\"", "`gateway_agent` is blank"),
-        ("delegates = [\"nobody\"]", "there is no agent `nobody` in project `demo`"),
         ("tools = \"clock\"", "`tools` of [[agents]] `a` takes a list of texts"),
         ("tools = [1]", "`tools` of [[agents]] `a` takes a list of texts"),
         ("tools = [\"hammer\"]", "`tools` takes the built-in tools (clock, ask_user, delegate) and mcp:SERVER"),
