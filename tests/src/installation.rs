@@ -25,6 +25,8 @@ pub const PROVIDER_KEY: &str = "sk-test-a-secret-that-must-not-show";
 pub struct Installation {
     folder: TempDir,
     config: Option<PathBuf>,
+    /// Without one, SQLite in the data folder.
+    database_url: Option<String>,
 }
 
 impl Installation {
@@ -33,7 +35,7 @@ impl Installation {
     /// # Errors
     /// No folder is to be had.
     pub fn empty() -> Result<Self> {
-        Ok(Self { folder: tempfile::tempdir()?, config: None })
+        Ok(Self { folder: tempfile::tempdir()?, config: None, database_url: None })
     }
 
     /// One with `config` as its configuration file.
@@ -44,11 +46,11 @@ impl Installation {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("turnfast.toml");
         fs::write(&path, config)?;
-        Ok(Self { folder, config: Some(path) })
+        Ok(Self { folder, config: Some(path), database_url: None })
     }
 
-    /// One with project `demo`, in which `alice` is admin, `bob` member and `vera` viewer, and the agents `demo` (the demo agent) and
-    /// `assistant` (on `provider`, with all built-in tools).
+    /// One with project `demo`, in which `alice` is admin, `bob` member and `vera` viewer, and the agents `demo` (the demo agent),
+    /// `assistant` (on `provider`, with all built-in tools) and `steady` (the same, but it goes on after a crash).
     ///
     /// # Errors
     /// The file cannot be written.
@@ -86,9 +88,26 @@ model = "test-model"
 instructions = "You are under test."
 tools = ["clock", "ask_user", "delegate"]
 delegates = ["demo"]
+
+[[agents]]
+project = "demo"
+id = "steady"
+name = "Steady"
+engine = "native"
+provider = "test"
+model = "test-model"
+tools = ["clock", "ask_user"]
+continue_interrupted = true
 "#,
             provider.base_url()
         ))
+    }
+
+    /// The same on the PostgreSQL database at `url`.
+    #[must_use]
+    pub fn on_postgres(mut self, url: String) -> Self {
+        self.database_url = Some(url);
+        self
     }
 
     /// The data folder.
@@ -109,6 +128,9 @@ delegates = ["demo"]
         command.args(args).arg("--data-dir").arg(self.data_dir());
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);
+        }
+        if let Some(url) = &self.database_url {
+            command.arg("--database-url").arg(url);
         }
         command.env("TURNFAST_TEST_PROVIDER_KEY", PROVIDER_KEY).current_dir(self.folder.path());
         Ok(command)

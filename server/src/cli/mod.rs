@@ -198,7 +198,6 @@ fn run(cli: Cli) -> Result<String, Failure> {
         match command {
             Command::Check => Ok(commands::check(&config, file.as_deref())),
             Command::Serve { .. } => {
-                commands::refuse_postgres(&config)?;
                 crate::app::serve(config).await?;
                 Ok(String::new())
             }

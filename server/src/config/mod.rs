@@ -170,7 +170,8 @@ impl Config {
             }
             // Not a mistake: `delegate` answers the model with an error, and the agent may be added later.
             for id in agent.delegates.iter().filter(|id| self.agent(&agent.project, id.as_str()).is_none()) {
-                warnings.push(format!("agent `{}` delegates to `{id}`, which project `{}` does not have", agent.id, agent.project));
+                warnings
+                    .push(format!("agent `{}` delegates to `{id}`, which project `{}` does not have", agent.id, agent.project));
             }
         }
         warnings

@@ -89,13 +89,13 @@ impl Cluster {
             watch.arg("-c").arg(setting);
         }
         let log = fs::File::options().create(true).append(true).open(self.log_path())?;
-        let watch = watch.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let watch = watch.current_dir("/").stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).spawn()?;
         self.watch = Some(watch);
         let begun = Instant::now();
-        while self.sql("postgres", "SELECT 1").is_err() {
+        while let Err(error) = self.sql("postgres", "SELECT 1") {
             let ended = self.watch.as_mut().is_some_and(|watch| !matches!(watch.try_wait(), Ok(None)));
             if ended || begun.elapsed() > GUARD {
-                bail!("PostgreSQL does not answer: {}", fs::read_to_string(self.log_path()).unwrap_or_default());
+                bail!("PostgreSQL does not answer: {error}\n{}", fs::read_to_string(self.log_path()).unwrap_or_default());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -153,15 +153,22 @@ impl Drop for Cluster {
     }
 }
 
-/// Where `initdb` and `postgres` are: Debian keeps them off the PATH, one folder per version.
+/// Where the programs are: Debian keeps them off the PATH, one folder per version.
 fn programs() -> Result<PathBuf> {
-    let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path().join("bin")));
+    let mut debian: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin")))
+        })
+        .collect();
+    debian.sort();
     let on_path = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
-    let mut found: Vec<PathBuf> = debian.chain(on_path).filter(|folder| folder.join("initdb").is_file()).collect();
-    found.sort();
-    found.pop().context(
-        "PostgreSQL is not installed: `cargo xtask test` installs it, or: apt-get install postgresql (its programs `initdb` and \
-         `postgres` are needed, no running server)",
+    let mut folders = debian.into_iter().rev().map(|(_, folder)| folder).chain(on_path);
+    folders.find(|folder| ["initdb", "postgres", "psql"].iter().all(|name| folder.join(name).is_file())).context(
+        "PostgreSQL is not installed: `cargo xtask test` installs it, or: apt-get install postgresql (its programs `initdb`, \
+         `postgres` and `psql` are needed, no running server)",
     )
 }
 
@@ -188,6 +195,32 @@ fn is_root() -> bool {
 fn run(command: &mut Command) -> Result<Output> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.current_dir("/").stdin(Stdio::null()).output().with_context(|| format!("cannot start {name}"))?;
-    ensure!(output.status.success(), "{name}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "{name}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_comes_back_with_its_data_after_a_crash() {
+        let mut cluster = Cluster::start().unwrap();
+        let url = cluster.database().unwrap();
+        let name = url.rsplit('/').next().unwrap();
+        cluster.sql(name, "CREATE TABLE t (n INT); INSERT INTO t VALUES (7)").unwrap();
+        cluster.kill();
+        assert!(cluster.sql(name, "SELECT n FROM t").is_err());
+        cluster.restart().unwrap();
+        assert_eq!(cluster.sql(name, "SELECT n FROM t").unwrap(), "7");
+        assert_ne!(cluster.database().unwrap(), url);
+        let folder = cluster.folder.path().to_owned();
+        drop(cluster);
+        assert!(!folder.exists());
+    }
 }

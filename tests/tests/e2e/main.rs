@@ -4,6 +4,7 @@ mod access;
 mod crash;
 mod harness;
 mod interactions;
+mod postgres;
 mod provider_errors;
 mod smoke;
 mod stop;

@@ -1,6 +1,5 @@
 //! The loop with the demo agent and with a scripted model, recorded the way the writer records it.
 
-
 mod catalog;
 pub(super) mod demo;
 mod turn_loop;

@@ -19,7 +19,8 @@ use crate::store::{
     postgres::{PostgresStore, lock_user, without_nul},
     turns::{
         Admission, Continuation, ContinueOutcome, DeleteOutcome, End, Flush, FlushOutcome, NewResume, NewTurn, Orphan,
-        RecordedMessage, ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor, ThreadKey, ThreadRow,
+        RecordedMessage, ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor, ThreadKey,
+        ThreadRow,
     },
 };
 
@@ -245,10 +246,8 @@ async fn admit(c: &mut PgConnection, turn: &NewTurn) -> Result<Admission> {
         });
     }
     if !exists {
-        let (taken,): (bool,) = sqlx::query_as("SELECT EXISTS (SELECT 1 FROM threads WHERE id = $1)")
-            .bind(key.thread.0)
-            .fetch_one(&mut *c)
-            .await?;
+        let (taken,): (bool,) =
+            sqlx::query_as("SELECT EXISTS (SELECT 1 FROM threads WHERE id = $1)").bind(key.thread.0).fetch_one(&mut *c).await?;
         if taken {
             return Ok(Admission::ThreadNotFound);
         }
@@ -602,10 +601,7 @@ async fn request_stop(c: &mut PgConnection, key: &ThreadKey, execution: Executio
     let Some(row) = row else { return Ok(StopOutcome::NotFound) };
     match row.try_get::<&str, _>("status")? {
         "running" => {
-            sqlx::query("UPDATE executions SET cancel_requested = TRUE WHERE id = $1")
-                .bind(execution.0)
-                .execute(&mut *c)
-                .await?;
+            sqlx::query("UPDATE executions SET cancel_requested = TRUE WHERE id = $1").bind(execution.0).execute(&mut *c).await?;
             Ok(StopOutcome::Requested)
         }
         "suspended" => {

@@ -17,8 +17,9 @@ use crate::store::{
     StoreError, TurnStore,
     sqlite::SqliteStore,
     turns::{
-        Admission, Continuation, ContinueOutcome, DeleteOutcome, End, Flush, FlushOutcome, NewResume, NewTurn, Orphan, RecordedMessage, ResumeAdmission,
-        RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor, ThreadKey, ThreadRow,
+        Admission, Continuation, ContinueOutcome, DeleteOutcome, End, Flush, FlushOutcome, NewResume, NewTurn, Orphan,
+        RecordedMessage, ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor, ThreadKey,
+        ThreadRow,
     },
 };
 
@@ -688,10 +689,11 @@ async fn snapshot(c: &mut SqliteConnection, key: &ThreadKey, since: Option<u64>)
     for row in &rows {
         messages.push(recorded_message(c, row).await?);
     }
-    let suspensions = sqlx::query("SELECT data FROM suspensions WHERE thread_id = ?1 AND state = 'open' ORDER BY message_pk, tool_call_id")
-        .bind(key.thread.to_string())
-        .fetch_all(&mut *c)
-        .await?;
+    let suspensions =
+        sqlx::query("SELECT data FROM suspensions WHERE thread_id = ?1 AND state = 'open' ORDER BY message_pk, tool_call_id")
+            .bind(key.thread.to_string())
+            .fetch_all(&mut *c)
+            .await?;
     Ok(Some(Snapshot {
         revision: unsigned(&thread, "revision")?,
         active: optional(&thread, "active")?,
