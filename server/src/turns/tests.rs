@@ -260,7 +260,9 @@ async fn a_submitter_that_leaves_at_any_moment_leaves_a_whole_turn_or_none() {
         {
             let mut submit = Box::pin(world.turns.submit(world.submit_of(100 + polls)));
             for _ in 0..polls {
-                let _ = futures::poll!(submit.as_mut());
+                if futures::poll!(submit.as_mut()).is_ready() {
+                    break;
+                }
                 tokio::task::yield_now().await;
             }
         }
@@ -606,6 +608,8 @@ async fn an_agent_that_goes_on_does_so_in_the_same_message_three_times() {
     world.until(&mut follower, |message| message.content.len() == 2).await;
     let mut dying = world.turns.clone();
     let mut executions = vec![first.execution];
+    // An engine whose script is dropped comes to its end.
+    let mut scripts = vec![script];
     for n in 1..=3 {
         let next = world.another().await;
         kill(&dying);
@@ -618,6 +622,7 @@ async fn an_agent_that_goes_on_does_so_in_the_same_message_three_times() {
         let word = format!("again {n} ");
         script.send(Ok(delta(&word))).unwrap();
         world.until(&mut follower, |message| message.text().ends_with(&word)).await;
+        scripts.push(script);
         dying = next;
     }
     let last = world.another().await;
