@@ -16,7 +16,6 @@ use crate::{
     auth::{Auth, link_url},
     config::Config,
     http,
-    liveness::{Liveness, LockFiles, PostgresLocks},
     relay::{Hub, Relay},
     store::{Database, Store, StoreError},
     turns::{self, Turns},
@@ -72,21 +71,23 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`] says what to do about it.
 pub async fn serve(config: Config) -> Result<(), ServeError> {
-    config.create_data_dir().map_err(|error| ServeError::DataFolder { path: config.data_dir.display().to_string(), error })?;
+    if config.database_url.is_none() {
+        let unusable = |error| ServeError::DataFolder { path: config.data_dir.display().to_string(), error };
+        config.create_data_dir().map_err(unusable)?;
+    }
     let database = Database::open(&config).await?;
     let store = database.store();
     let hub = Arc::new(Hub::default());
-    let (relay, liveness): (_, Arc<dyn Liveness>) = match &database {
-        Database::Sqlite(_) => (Relay::local(hub.clone()), Arc::new(LockFiles::open(&config.data_dir.join("processes"))?)),
-        Database::Postgres(postgres) => (Relay::postgres(hub.clone(), postgres), Arc::new(PostgresLocks::new(postgres))),
-    };
-    let relay = Arc::new(relay);
+    let relay = Arc::new(match &database {
+        Database::Sqlite(_) => Relay::local(hub.clone()),
+        Database::Postgres(postgres) => Relay::postgres(hub.clone(), postgres),
+    });
     let catalog = Arc::new(Catalog::new(&config));
     let continuable = catalog.clone();
     let turns = Turns::start(turns::Parts {
         store: store.clone(),
         relay: relay.clone(),
-        liveness,
+        liveness: database.locks()?,
         continuable: Box::new(move |project, agent| continuable.agent(project, agent)?.engine_to_continue()),
         max_running_per_user: config.limits.max_running_turns_per_user,
     })
@@ -107,6 +108,12 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     });
     for warning in app.config.warnings() {
         tracing::warn!("{warning}");
+    }
+    if let Some(limit) = app.config.limits.interaction_expiry {
+        tokio::spawn({
+            let turns = turns.clone();
+            async move { turns.expire_suspensions(limit).await }
+        });
     }
     let link = app.auth.first_sign_in().await?;
     for name in app.auth.unknown_members(&app.config).await? {
@@ -136,8 +143,13 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     // Refuse first, then end the streams: a reader that comes back at once must not start a turn here.
     turns.start_draining();
     app.streams.cancel();
+    let end_turns = async {
+        turns.drain(app.config.server.drain).await;
+        // Only now: turns that drain may still use them.
+        app.catalog.close().await;
+    };
     tokio::select! {
-        () = turns.drain(app.config.server.drain) => {}
+        () = end_turns => {}
         _ = terminate.recv() => tracing::warn!("second signal: ending at once"),
         _ = interrupt.recv() => tracing::warn!("second signal: ending at once"),
     }

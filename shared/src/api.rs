@@ -11,6 +11,7 @@ use crate::{
 
 /// An attachment as it is submitted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewAttachment {
     /// Its name, for people.
@@ -18,11 +19,13 @@ pub struct NewAttachment {
     /// Its media type.
     pub media_type: String,
     /// Its bytes, base64.
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub data: String,
 }
 
 /// Body of POST `/chat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChatRequest {
     /// What the person typed. May be blank only with attachments.
@@ -44,6 +47,7 @@ pub struct ChatRequest {
 
 /// Body of POST `/chat/resume`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResumeRequest {
     /// The suspended turn.
@@ -56,6 +60,7 @@ pub struct ResumeRequest {
 
 /// Answer of GET `/chat/{threadId}/messages`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadSnapshot {
     /// The thread's messages in order; those changed since the asked revision where `partial` is set.
@@ -63,6 +68,7 @@ pub struct ThreadSnapshot {
     /// Tool calls that wait for a person.
     pub open_suspensions: Vec<Suspension>,
     /// The execution that runs, from acceptance on; `null`: none does.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub active_execution_id: Option<ExecutionId>,
     /// The revision that this shows.
     pub revision: u64,
@@ -76,6 +82,7 @@ pub struct ThreadSnapshot {
 
 /// Answer of DELETE `…/executions/{executionId}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CancelAnswer {
     /// Whether the execution still ran and has been asked to stop.
@@ -84,6 +91,7 @@ pub struct CancelAnswer {
 
 /// Answer of DELETE `/chat/runs/{runId}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunCancelAnswer {
     /// Whether this call ended the suspended turn.
     pub cancelled: bool,
@@ -91,6 +99,7 @@ pub struct RunCancelAnswer {
 
 /// A thread as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Thread {
     /// Its id (`sessionId` elsewhere).
@@ -98,35 +107,43 @@ pub struct Thread {
     /// From its first message, until a person renames it.
     pub title: String,
     /// When it began (RFC 3339, UTC).
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
     /// When a turn last began or ended in it (RFC 3339, UTC). Lists are newest first by this.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub updated_at: String,
     /// See [`ThreadSnapshot::revision`].
     pub revision: u64,
     /// See [`ThreadSnapshot::active_execution_id`].
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub active_execution_id: Option<ExecutionId>,
 }
 
 /// Answer of GET `/threads`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadPage {
     /// One page, newest first.
     pub threads: Vec<Thread>,
     /// Pass as `cursor` for the next page; `null`: this is the last.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub next_cursor: Option<String>,
 }
 
 /// Body of PATCH `/threads/{threadId}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenameThread {
     /// The new title: not blank, at most [`crate::limits::TITLE_CHARS`] characters.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 120, pattern = "\\S"))]
     pub title: String,
 }
 
 /// Body of POST `/auth/login`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LoginRequest {
     /// The user's name.
@@ -137,6 +154,7 @@ pub struct LoginRequest {
 
 /// Answer of GET `/auth/me`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Me {
     /// The user.
     pub id: UserId,
@@ -146,6 +164,7 @@ pub struct Me {
 
 /// A project that the caller may use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Project {
     /// Its id.
     pub id: Slug,
@@ -157,6 +176,7 @@ pub struct Project {
 
 /// Answer of GET `/projects`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProjectList {
     /// In the order of the configuration.
     pub projects: Vec<Project>,
@@ -164,6 +184,7 @@ pub struct ProjectList {
 
 /// An agent that the caller may use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
     /// Its id.
@@ -179,6 +200,7 @@ pub struct Agent {
 
 /// Answer of GET `/projects/{p}/agents/v2`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AgentList {
     /// In the order of the configuration.
     pub agents: Vec<Agent>,
@@ -186,6 +208,7 @@ pub struct AgentList {
 
 /// That a thread changed. Carries no content: who gets it reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionUpdated {
     /// The thread's project.
@@ -203,6 +226,7 @@ pub struct ExecutionUpdated {
 
 /// One message of `/push`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", content = "data", rename_all = "camelCase")]
 pub enum PushEvent {
     /// The first message of every connection.

@@ -11,6 +11,7 @@ use crate::{
 
 /// Tokens that one step of a model took, as far as the provider says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// Tokens read.
@@ -26,6 +27,7 @@ pub struct Usage {
 
 /// A suspended tool call: the payload of [`Event::ToolCallSuspended`] and an entry of `openSuspensions`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Suspension {
     /// The call that waits.
@@ -43,9 +45,11 @@ pub struct Suspension {
 
 /// One event of a live stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Event {
     /// The turn is accepted. Always the first.
+    #[serde(rename_all = "camelCase")]
     ExecutionStarted {
         /// The execution that Stop names.
         execution_id: ExecutionId,
@@ -99,6 +103,7 @@ pub enum Event {
         id: String,
     },
     /// The model begins to write a tool call.
+    #[serde(rename_all = "camelCase")]
     ToolInputStart {
         /// Unique within the message.
         tool_call_id: String,
@@ -106,6 +111,7 @@ pub enum Event {
         tool_name: String,
     },
     /// More of a tool call's input, as the model writes it. Not recorded.
+    #[serde(rename_all = "camelCase")]
     ToolInputDelta {
         /// See [`Event::ToolInputStart`].
         tool_call_id: String,
@@ -113,6 +119,7 @@ pub enum Event {
         delta: String,
     },
     /// A tool call is complete.
+    #[serde(rename_all = "camelCase")]
     ToolCall {
         /// Unique within the message.
         tool_call_id: String,
@@ -122,15 +129,18 @@ pub enum Event {
         input: Value,
     },
     /// A tool starts to run.
+    #[serde(rename_all = "camelCase")]
     ToolExecutionStart {
         /// The call.
         tool_call_id: String,
         /// Its tool.
         tool_name: String,
         /// Milliseconds since the Unix epoch.
+        #[cfg_attr(feature = "openapi", schema(value_type = i64))]
         start_time: Millis,
     },
     /// A tool stopped running.
+    #[serde(rename_all = "camelCase")]
     ToolExecutionEnd {
         /// The call.
         tool_call_id: String,
@@ -139,9 +149,11 @@ pub enum Event {
         /// Whether it failed.
         is_error: bool,
         /// Milliseconds since the Unix epoch.
+        #[cfg_attr(feature = "openapi", schema(value_type = i64))]
         end_time: Millis,
     },
     /// A tool call has its result.
+    #[serde(rename_all = "camelCase")]
     ToolResult {
         /// The call.
         tool_call_id: String,
@@ -162,12 +174,14 @@ pub enum Event {
         payload: Suspension,
     },
     /// An event of a child agent.
+    #[serde(rename_all = "camelCase")]
     SubagentChunk {
         /// The `delegate` call of this message under which it happened.
         parent_tool_call_id: String,
         /// The `delegate` calls from this message's down to the child's own: one entry for a direct child.
         task_path: Vec<String>,
         /// The child's event.
+        #[cfg_attr(feature = "openapi", schema(no_recursion))]
         chunk: Box<Event>,
     },
     /// Something the reader should know; the turn goes on. Not recorded.
@@ -179,6 +193,7 @@ pub enum Event {
         code: Option<String>,
     },
     /// The turn fails; [`Event::Done`] follows.
+    #[serde(rename_all = "camelCase")]
     Error {
         /// For people. Never holds a secret.
         message: String,
@@ -187,6 +202,7 @@ pub enum Event {
         error_code: Option<String>,
     },
     /// The recorded state is final. Always the last, and never after a suspension.
+    #[serde(rename_all = "camelCase")]
     Done {
         /// The thread.
         session_id: ThreadId,

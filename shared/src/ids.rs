@@ -9,6 +9,8 @@ macro_rules! uuid_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        #[cfg_attr(feature = "openapi", schema(value_type = String, format = Uuid))]
         #[serde(transparent)]
         pub struct $name(pub Uuid);
 
@@ -79,6 +81,8 @@ pub struct InvalidSlug;
 
 /// A project's or an agent's id: `[a-z0-9-]{1,64}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^[a-z0-9-]{1,64}$"))]
 #[serde(try_from = "String", into = "String")]
 pub struct Slug(String);
 

@@ -7,6 +7,7 @@ pub mod api;
 pub mod event;
 pub mod identity;
 pub mod ids;
+pub mod json;
 pub mod limits;
 pub mod message;
 pub mod problem;

@@ -10,6 +10,7 @@ use crate::{
 
 /// Who wrote a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// A person, or whatever started the turn in a person's place.
@@ -20,6 +21,7 @@ pub enum Role {
 
 /// What became of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ExecutionStatus {
     /// An execution of it runs.
@@ -67,6 +69,7 @@ impl ExecutionStatus {
 
 /// Why a turn ended with [`ExecutionStatus::Error`] or [`ExecutionStatus::Interrupted`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionError {
     /// For people: what happened and what to do about it. Never holds a secret.
@@ -78,6 +81,7 @@ pub struct ExecutionError {
 
 /// How far a tool call has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ToolState {
     /// The model is still writing its input.
@@ -106,6 +110,7 @@ impl ToolState {
 
 /// What a suspended tool call asks of a person (contract 1, section 3).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum SuspendPayload {
     /// May this call run?
@@ -132,6 +137,7 @@ pub enum SuspendPayload {
 
 /// A person's answer to a suspended tool call (contract 1, section 3). Approval and question answers have different shapes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged, deny_unknown_fields)]
 pub enum ResumeData {
     /// To [`SuspendPayload::Approval`].
@@ -190,6 +196,7 @@ impl SuspendPayload {
 
 /// One tool call of a child agent, as its parent's record shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ChildStep {
     /// The child's tool call.
@@ -202,6 +209,7 @@ pub struct ChildStep {
 
 /// What a child agent said and did. Text and reasoning share one budget of [`crate::limits::CHILD_TRACE_CHARS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ChildTrace {
     /// Its text so far.
@@ -214,6 +222,7 @@ pub struct ChildTrace {
 
 /// A tool call and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCall {
     /// Unique within the message.
@@ -231,9 +240,11 @@ pub struct ToolCall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// When it began (milliseconds since the Unix epoch).
+    #[cfg_attr(feature = "openapi", schema(value_type = i64))]
     pub start_time: Millis,
     /// When it ended (milliseconds since the Unix epoch).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<i64>))]
     pub end_time: Option<Millis>,
     /// What it asks, or asked, of a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -245,6 +256,7 @@ pub struct ToolCall {
 
 /// One piece of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "kebab-case")]
 #[cfg_attr(
     target_pointer_width = "64",
@@ -262,9 +274,11 @@ pub enum Part {
         /// The reasoning so far.
         text: String,
         /// When it began (milliseconds since the Unix epoch).
+        #[cfg_attr(feature = "openapi", schema(value_type = i64))]
         start_time: Millis,
         /// When it ended (milliseconds since the Unix epoch).
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<i64>))]
         end_time: Option<Millis>,
     },
     /// An attachment; its bytes are read from `/chat/attachments/{id}`.
@@ -305,6 +319,7 @@ impl Part {
 
 /// One message of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
     /// Its id.
@@ -314,13 +329,16 @@ pub struct Message {
     /// Its parts, in order.
     pub content: Vec<Part>,
     /// The newest execution that wrote it; of a typed message, the one it started.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub execution_id: Option<ExecutionId>,
     /// What became of its turn; `null` on a person's message.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub execution_status: Option<ExecutionStatus>,
     /// Why the turn failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_error: Option<ExecutionError>,
     /// When it came into the thread (RFC 3339, UTC).
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
     /// The thread's revision that last touched it.
     pub revision: u64,

@@ -6,6 +6,7 @@ use crate::ids::ExecutionId;
 
 /// What went wrong, for programs. The table of contract 1, section 3, and `turnfast`'s own additions at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
     /// A value is missing or wrong; the answer names the field and what it takes.
@@ -94,6 +95,7 @@ impl Code {
 
 /// An `application/problem+json` body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// Always `about:blank`: `code` carries the meaning.
@@ -102,6 +104,7 @@ pub struct Problem {
     /// See [`Code::title`].
     pub title: String,
     /// The HTTP status.
+    #[cfg_attr(feature = "openapi", schema(minimum = 400, maximum = 599))]
     pub status: u16,
     /// What happened here, and what to do about it.
     pub detail: String,

@@ -6,8 +6,9 @@ use anyhow::{Context, Result, bail, ensure};
 use http::Method;
 use reqwest::{RequestBuilder, Response, redirect::Policy};
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use turnfast_shared::{
-    Event, ExecutionStatus, Message,
+    Event, ExecutionStatus, Message, Part,
     api::{CancelAnswer, ChatRequest, ExecutionUpdated, PushEvent, ResumeRequest, ThreadSnapshot},
     ids::{ExecutionId, MessageId, ThreadId},
     message::Role,
@@ -17,7 +18,7 @@ use turnfast_shared::{
 
 use crate::within;
 
-/// The project that all tests use.
+/// The project that tests use where they name no other.
 pub const PROJECT: &str = "demo";
 
 /// An HTTP client that talks to this machine only and follows no redirect.
@@ -37,6 +38,7 @@ pub struct Client {
     http: reqwest::Client,
     url: String,
     token: String,
+    project: String,
 }
 
 impl Client {
@@ -45,7 +47,13 @@ impl Client {
     /// # Errors
     /// No HTTP client is to be had.
     pub fn new(url: &str, token: &str) -> Result<Self> {
-        Ok(Self { http: http()?, url: url.to_owned(), token: token.to_owned() })
+        Ok(Self { http: http()?, url: url.to_owned(), token: token.to_owned(), project: PROJECT.to_owned() })
+    }
+
+    /// The same caller, whose agents are those of another project.
+    #[must_use]
+    pub fn in_project(self, project: &str) -> Self {
+        Self { project: project.to_owned(), ..self }
     }
 
     /// A request to any path.
@@ -56,7 +64,7 @@ impl Client {
 
     /// A request to a path below the agent's.
     pub fn agent(&self, method: Method, agent: &str, path: &str) -> RequestBuilder {
-        self.request(method, &format!("/projects/{PROJECT}/agents/v2/{agent}{path}"))
+        self.request(method, &format!("/projects/{}/agents/v2/{agent}{path}", self.project))
     }
 
     /// Submits a message.
@@ -143,7 +151,11 @@ impl Client {
                 last = Some(snapshot);
                 loop {
                     match push.next().await? {
-                        PushEvent::AgentExecutionUpdated(update) if update.thread_id == thread && update.revision > newer_than => break,
+                        PushEvent::AgentExecutionUpdated(update)
+                            if update.thread_id == thread && update.revision > newer_than =>
+                        {
+                            break;
+                        }
                         // Anything may have changed.
                         PushEvent::Connected => break,
                         PushEvent::AgentExecutionUpdated(_) | PushEvent::Ping => {}
@@ -173,6 +185,33 @@ pub fn assistant(snapshot: &ThreadSnapshot) -> Result<&Message> {
     let last = snapshot.messages.last().context("the thread is empty")?;
     ensure!(last.role == Role::Assistant, "the last message is not the agent's: {last:#?}");
     Ok(last)
+}
+
+/// Parts as JSON without the times in them: a reader of the live stream knows none but the tools'.
+#[must_use]
+pub fn without_times(parts: &[Part]) -> Value {
+    let mut json = serde_json::to_value(parts).unwrap_or_default();
+    for part in json.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        part.retain(|name, _| !name.ends_with("Time"));
+    }
+    json
+}
+
+/// What a reader has who held `before` and then read what changed after it.
+#[must_use]
+pub fn merged(before: &ThreadSnapshot, change: ThreadSnapshot) -> ThreadSnapshot {
+    if !change.partial {
+        return change;
+    }
+    let gone = change.deleted_message_ids.clone().unwrap_or_default();
+    let mut messages: Vec<_> = before.messages.iter().filter(|message| !gone.contains(&message.id)).cloned().collect();
+    for new in change.messages {
+        match messages.iter_mut().find(|message| message.id == new.id) {
+            Some(old) => *old = new,
+            None => messages.push(new),
+        }
+    }
+    ThreadSnapshot { messages, partial: false, deleted_message_ids: None, ..change }
 }
 
 /// Sends a request that is to succeed.

@@ -20,6 +20,9 @@ use crate::{
 /// The key that the provider's configuration names, and which must never show anywhere.
 pub const PROVIDER_KEY: &str = "sk-test-a-secret-that-must-not-show";
 
+/// The token of MCP servers, which `env:TURNFAST_TEST_MCP_TOKEN` leads to.
+pub const MCP_TOKEN: &str = "a-token-for-the-mcp-server";
+
 /// A data folder and what belongs to it. Removed when dropped.
 #[derive(Debug)]
 pub struct Installation {
@@ -50,11 +53,21 @@ impl Installation {
     }
 
     /// One with project `demo`, in which `alice` is admin, `bob` member and `vera` viewer, and the agents `demo` (the demo agent),
-    /// `assistant` (on `provider`, with all built-in tools) and `steady` (the same, but it goes on after a crash).
+    /// `assistant` (on `provider`, with all built-in tools), `steady` (which goes on after a crash), `careful` (which asks before it
+    /// looks at the clock), `incomplete` (which lacks everything) and `impatient` (soon tired of a silent provider).
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn with_provider(provider: &Provider) -> Result<Self> {
+        Self::with_provider_and(provider, "")
+    }
+
+    /// [`Installation::with_provider`], with `more` behind its configuration.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn with_provider_and(provider: &Provider, more: &str) -> Result<Self> {
+        let base_url = provider.base_url();
         Self::with_config(&format!(
             r#"
 [server]
@@ -63,9 +76,15 @@ drain_seconds = 20
 [[providers]]
 id = "test"
 kind = "openai"
-base_url = "{}"
+base_url = "{base_url}"
 api_key = "env:TURNFAST_TEST_PROVIDER_KEY"
-stall_seconds = 2
+stall_seconds = 3600
+
+[[providers]]
+id = "impatient"
+kind = "openai"
+base_url = "{base_url}"
+stall_seconds = 1
 
 [[projects]]
 id = "demo"
@@ -91,6 +110,30 @@ delegates = ["demo"]
 
 [[agents]]
 project = "demo"
+id = "careful"
+name = "Careful"
+engine = "native"
+provider = "test"
+model = "test-model"
+tools = ["clock", "ask_user"]
+approve = ["clock"]
+
+[[agents]]
+project = "demo"
+id = "incomplete"
+name = "Incomplete"
+engine = "native"
+
+[[agents]]
+project = "demo"
+id = "impatient"
+name = "Impatient"
+engine = "native"
+provider = "impatient"
+model = "test-model"
+
+[[agents]]
+project = "demo"
 id = "steady"
 name = "Steady"
 engine = "native"
@@ -98,8 +141,9 @@ provider = "test"
 model = "test-model"
 tools = ["clock", "ask_user"]
 continue_interrupted = true
-"#,
-            provider.base_url()
+
+{more}
+"#
         ))
     }
 
@@ -132,7 +176,10 @@ continue_interrupted = true
         if let Some(url) = &self.database_url {
             command.arg("--database-url").arg(url);
         }
-        command.env("TURNFAST_TEST_PROVIDER_KEY", PROVIDER_KEY).current_dir(self.folder.path());
+        command
+            .env("TURNFAST_TEST_PROVIDER_KEY", PROVIDER_KEY)
+            .env("TURNFAST_TEST_MCP_TOKEN", MCP_TOKEN)
+            .current_dir(self.folder.path());
         Ok(command)
     }
 
@@ -166,7 +213,15 @@ continue_interrupted = true
     /// # Errors
     /// It does not start.
     pub async fn serve(&self) -> Result<Server> {
-        let command = self.command(&["serve", "--listen", "127.0.0.1:0"])?;
+        self.serve_at("127.0.0.1:0").await
+    }
+
+    /// Starts a server at an address, as after a restart that a page does not notice, and waits until it is ready.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn serve_at(&self, address: &str) -> Result<Server> {
+        let command = self.command(&["serve", "--listen", address])?;
         let mut process = Process::start(command, self.folder.path().join("stderr"))?;
         let url = process.line("the ready line", |line| line.strip_prefix("turnfast listening on ").map(str::to_owned)).await?;
         Ok(Server { process, url })
@@ -194,6 +249,12 @@ pub struct Server {
 }
 
 impl Server {
+    /// Address and port, for [`Installation::serve_at`].
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
     /// The one-time sign-in link that it printed.
     ///
     /// # Errors
@@ -233,6 +294,11 @@ impl Server {
     /// It takes too long.
     pub async fn ended(self) -> Result<ExitStatus> {
         self.process.ended().await
+    }
+
+    /// Its log is not shown when it ends: for a program whose output is not a test's.
+    pub fn hush(&mut self) {
+        self.process.hush();
     }
 
     /// What it logged so far.

@@ -5,7 +5,9 @@
 //! | --- | --- |
 //! | [`installation`] | a data folder and a configuration, and the servers that run on them |
 //! | [`client`] | a person's API client |
+//! | [`conformance`] | contract 1 as tests of any server that keeps it |
 //! | [`provider`] | a model provider that does what the message tells it to |
+//! | [`mcp`] | an MCP server with tools that fail in every way |
 //! | [`browser`] | a browser and what a person does with it |
 //! | [`process`] | programs that are started, watched and killed |
 //!
@@ -13,7 +15,9 @@
 
 pub mod browser;
 pub mod client;
+pub mod conformance;
 pub mod installation;
+pub mod mcp;
 pub mod process;
 pub mod provider;
 

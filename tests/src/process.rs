@@ -4,7 +4,7 @@
 use std::{
     env,
     fs::{self, File},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{ExitStatus, Stdio},
 };
 
@@ -23,6 +23,7 @@ pub struct Process {
     child: Child,
     stdout: Lines<BufReader<ChildStdout>>,
     log: PathBuf,
+    hushed: bool,
     /// Held open: the provider ends when it closes, also when the test dies before it can kill anything.
     _stdin: Option<ChildStdin>,
 }
@@ -44,7 +45,7 @@ impl Process {
             .with_context(|| format!("cannot start {name}"))?;
         let stdout = child.stdout.take().context("stdout is piped")?;
         let stdin = child.stdin.take();
-        Ok(Self { name, child, stdout: BufReader::new(stdout).lines(), log, _stdin: stdin })
+        Ok(Self { name, child, stdout: BufReader::new(stdout).lines(), log, hushed: false, _stdin: stdin })
     }
 
     /// The next line of stdout that `pick` takes something from.
@@ -92,6 +93,11 @@ impl Process {
         within(&what, self.child.wait()).await
     }
 
+    /// What it wrote to stderr is not shown when this is dropped.
+    pub fn hush(&mut self) {
+        self.hushed = true;
+    }
+
     /// What it wrote to stderr so far.
     #[must_use]
     pub fn stderr(&self) -> String {
@@ -101,6 +107,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if self.hushed {
+            return;
+        }
         println!("--- stderr of {}\n{}---", self.name, self.stderr());
     }
 }
@@ -112,8 +121,12 @@ impl Drop for Process {
 pub fn program(variable: &str, name: &str) -> Result<PathBuf> {
     let path = match env::var_os(variable) {
         Some(path) => PathBuf::from(path),
-        // Tests lie in `deps` of the folder that programs lie in.
-        None => env::current_exe()?.parent().and_then(Path::parent).context("no build folder")?.join(name),
+        None => {
+            let here = env::current_exe()?;
+            let here = here.parent().context("no build folder")?;
+            // Tests lie in `deps` of the folder that programs lie in.
+            if here.ends_with("deps") { here.parent().unwrap_or(here).join(name) } else { here.join(name) }
+        }
     };
     anyhow::ensure!(path.is_file(), "{} has not been built: `cargo build --bin {name}`", path.display());
     Ok(path)

@@ -2,12 +2,13 @@
 //! client-core's business.
 
 use gloo_net::http::{Method, RequestBuilder, Response};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use turnfast_client_core::thread::{Failure, REQUEST_TIMEOUT_MS};
 use turnfast_shared::{
     Code, Problem,
     api::{Agent, AgentList, LoginRequest, Me, Project, ProjectList, RenameThread, Thread, ThreadPage},
     ids::{Slug, ThreadId},
+    json::{self, FromJson},
 };
 
 /// A project and the agents in it.
@@ -30,7 +31,7 @@ pub fn is_signed_out(failure: &Failure) -> bool {
 /// # Errors
 /// `unauthenticated` among others.
 pub async fn me() -> Result<Me, Failure> {
-    json(Method::GET, "/auth/me", None::<&()>).await
+    answer(Method::GET, "/auth/me", None::<&()>).await
 }
 
 /// Signs in.
@@ -54,10 +55,10 @@ pub async fn sign_out() -> Result<(), Failure> {
 /// # Errors
 /// `agents_disabled` among others.
 pub async fn groups() -> Result<Vec<Group>, Failure> {
-    let ProjectList { projects } = json(Method::GET, "/projects", None::<&()>).await?;
+    let ProjectList { projects } = answer(Method::GET, "/projects", None::<&()>).await?;
     let mut groups = Vec::with_capacity(projects.len());
     for project in projects {
-        let AgentList { agents } = json(Method::GET, &format!("/projects/{}/agents/v2", project.id), None::<&()>).await?;
+        let AgentList { agents } = answer(Method::GET, &format!("/projects/{}/agents/v2", project.id), None::<&()>).await?;
         groups.push(Group { project, agents });
     }
     Ok(groups)
@@ -77,7 +78,7 @@ pub async fn threads(project: &Slug, agent: &Slug, cursor: Option<&str>) -> Resu
         None => format!("{base}/threads"),
         Some(cursor) => format!("{base}/threads?cursor={}", String::from(js_sys::encode_uri_component(cursor))),
     };
-    json(Method::GET, &path, None::<&()>).await
+    answer(Method::GET, &path, None::<&()>).await
 }
 
 /// Gives a thread another title.
@@ -85,7 +86,7 @@ pub async fn threads(project: &Slug, agent: &Slug, cursor: Option<&str>) -> Resu
 /// # Errors
 /// When the server did not take it.
 pub async fn rename(project: &Slug, agent: &Slug, thread: ThreadId, title: String) -> Result<Thread, Failure> {
-    json(Method::PATCH, &format!("{}/threads/{thread}", base(project, agent)), Some(&RenameThread { title })).await
+    answer(Method::PATCH, &format!("{}/threads/{thread}", base(project, agent)), Some(&RenameThread { title })).await
 }
 
 /// Deletes a thread for good.
@@ -102,9 +103,9 @@ pub fn attachment_path(project: &Slug, agent: &Slug, id: impl std::fmt::Display)
     format!("{}/chat/attachments/{id}", base(project, agent))
 }
 
-async fn json<T: DeserializeOwned>(method: Method, path: &str, body: Option<&impl Serialize>) -> Result<T, Failure> {
+async fn answer<T: FromJson>(method: Method, path: &str, body: Option<&impl Serialize>) -> Result<T, Failure> {
     let (status, text) = send(method, path, body).await?;
-    serde_json::from_str(&text).map_err(|_| Failure::Unreadable { status })
+    json::read(&text).ok_or(Failure::Unreadable { status })
 }
 
 async fn send(method: Method, path: &str, body: Option<&impl Serialize>) -> Result<(u16, String), Failure> {
@@ -124,9 +125,9 @@ async fn send(method: Method, path: &str, body: Option<&impl Serialize>) -> Resu
     if response.ok() {
         return Ok((status, text));
     }
-    match serde_json::from_str::<Problem>(&text) {
-        Ok(problem) => Err(Failure::Refused { problem: Box::new(problem), retry_after }),
-        Err(_) => Err(Failure::Unreadable { status }),
+    match json::read::<Problem>(&text) {
+        Some(problem) => Err(Failure::Refused { problem: Box::new(problem), retry_after }),
+        None => Err(Failure::Unreadable { status }),
     }
 }
 

@@ -12,6 +12,8 @@ pub fn tool_state(call: &ToolCall) -> &'static str {
         ToolState::Running => "running",
         ToolState::Suspended => "waits for you",
         ToolState::Resolved => "done",
+        // The record holds both a denial and a failure as rejected, and its text says which.
+        ToolState::Rejected if call.suspend_payload.is_some() => "not done",
         ToolState::Rejected => "failed",
         ToolState::Cancelled => "stopped",
     }
@@ -22,8 +24,8 @@ pub fn tool_state(call: &ToolCall) -> &'static str {
 pub fn outcome(message: &Message) -> Option<(Tone, String)> {
     let error = message.execution_error.as_ref().map(|error| error.message.as_str());
     match message.execution_status? {
-        ExecutionStatus::Success | ExecutionStatus::Running => None,
-        ExecutionStatus::Suspended => Some((Tone::Waiting, "Waiting for your answer.".to_owned())),
+        // What waits says so itself, in its card.
+        ExecutionStatus::Success | ExecutionStatus::Running | ExecutionStatus::Suspended => None,
         ExecutionStatus::Error => Some((Tone::Bad, format!("This reply failed. {}", error.unwrap_or("No reason was recorded.")))),
         ExecutionStatus::Cancelled => Some((Tone::Quiet, "Stopped. What was written until then is kept.".to_owned())),
         ExecutionStatus::Interrupted => Some((
@@ -41,8 +43,6 @@ pub fn outcome(message: &Message) -> Option<(Tone, String)> {
 pub enum Tone {
     /// By the way.
     Quiet,
-    /// It is the person's turn.
-    Waiting,
     /// Something went wrong.
     Bad,
 }

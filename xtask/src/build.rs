@@ -9,7 +9,6 @@ use anyhow::Result;
 
 use crate::{
     repo::{Repo, run, say},
-    test::NATIVE,
     web,
 };
 
@@ -33,10 +32,18 @@ pub(crate) fn serve(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
     become_program(server)
 }
 
-/// Builds the server as tests run it. The packages are selected as for the tests: then dependencies have the same features in both,
-/// and are compiled once.
+/// Builds the server as tests run it. With the whole workspace selected, as for the tests, dependencies have the same features in
+/// both and are compiled once.
 pub(crate) fn dev_server(repo: &Repo) -> Command {
-    repo.cargo(["build", "--bin", "turnfast"].iter().chain(&NATIVE))
+    repo.cargo(["build", "--workspace", "--bin", "turnfast"])
+}
+
+/// Writes the OpenAPI document. The test that compares it with the file writes the file when asked to.
+pub(crate) fn openapi(repo: &Repo) -> Result<ExitCode> {
+    let mut test = repo.cargo(["test", "--package", "turnfast", "--lib", "the_document_is_the_one_checked_in"]);
+    run(test.env("TURNFAST_WRITE_OPENAPI", "1"))?;
+    say(&format!("done: {}", repo.path("server/openapi.json").display()));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The program takes this one's place, and with it its signals and exit code.

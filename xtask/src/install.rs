@@ -1,6 +1,6 @@
 //! What the tests need beside cargo, installed from the distribution's packages where that may be done.
 
-use std::{path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use anyhow::{Result, bail};
 
@@ -16,7 +16,38 @@ pub(crate) fn browser() -> Result<()> {
     if has_browser && on_path("chromedriver") {
         return Ok(());
     }
-    let wanted = "install Chromium and ChromeDriver (Debian: apt-get install chromium chromium-driver) and put both on the PATH";
+    packages(
+        "install Chromium and ChromeDriver (Debian: apt-get install chromium chromium-driver) and put both on the PATH",
+        &["chromium", "chromium-driver"],
+    )
+}
+
+/// Makes sure that there is a Python that can make virtual environments.
+///
+/// # Errors
+/// It is missing and cannot be installed; the message says what to install.
+pub(crate) fn python() -> Result<()> {
+    if succeeds(&["python3", "-c", "import venv, ensurepip"]) {
+        return Ok(());
+    }
+    packages("install Python 3 with venv (Debian: apt-get install python3 python3-venv)", &["python3", "python3-venv"])
+}
+
+/// Makes sure that there are the programs of a PostgreSQL server. The tests start their own; none need run.
+///
+/// # Errors
+/// They are missing and cannot be installed; the message says what to install.
+pub(crate) fn postgres() -> Result<()> {
+    // Debian keeps them off the PATH, one folder per version.
+    let mut versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    if on_path("initdb") || versions.any(|version| version.path().join("bin/initdb").is_file()) {
+        return Ok(());
+    }
+    packages("install the PostgreSQL server (Debian: apt-get install postgresql)", &["postgresql"])
+}
+
+/// Installs packages of the distribution where that may be done; else says what is `wanted`.
+fn packages(wanted: &'static str, names: &[&str]) -> Result<()> {
     if !Path::new("/etc/debian_version").exists() {
         bail!("{wanted}");
     }
@@ -27,14 +58,13 @@ pub(crate) fn browser() -> Result<()> {
     } else {
         bail!("{wanted}");
     };
-    say("installing Chromium and ChromeDriver");
+    say(&format!("installing {}", names.join(" ")));
     let apt = |args: &[&str]| {
         let words =
             [prefix, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=600"], args].concat();
         run(Command::new(words[0]).args(&words[1..]))
     };
-    let installed =
-        apt(&["update"]).and_then(|()| apt(&["install", "--yes", "--no-install-recommends", "chromium", "chromium-driver"]));
+    let installed = apt(&["update"]).and_then(|()| apt(&[&["install", "--yes", "--no-install-recommends"], names].concat()));
     installed.map_err(|error| error.context(wanted))
 }
 

@@ -2,6 +2,7 @@
 //! manager) and moves files; what the product does is none of its business.
 
 mod build;
+mod fuzz;
 mod install;
 mod repo;
 mod size;
@@ -37,10 +38,21 @@ enum Command {
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
     },
+    /// Tests a server against contract 1, line by line; without --url one of its own. See docs/conformance.md.
+    #[command(disable_help_flag = true)]
+    Conformance {
+        /// Arguments for the suite: --url, --token, --other-token, --second-url, --project, --agent, --filter, --write.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
     /// Builds the release binary, target/release/turnfast, with the web app inside.
     Build,
     /// Builds the web app into target/web.
     Web,
+    /// Writes server/openapi.json from the server's routes.
+    Openapi,
+    /// Makes requests up from the OpenAPI document and holds the answers of a live server to it.
+    Fuzz,
     /// Measures what a browser downloads against its limit.
     Size,
 }
@@ -50,8 +62,14 @@ fn main() -> ExitCode {
     let outcome = Repo::find().and_then(|repo| match cli.command {
         Command::Serve { args } => build::serve(&repo, &args),
         Command::Test { filter } => test::everything(&repo, filter.as_deref()),
+        Command::Conformance { args } => build::conformance(&repo, &args),
         Command::Build => build::release(&repo),
         Command::Web => web::build(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Openapi => build::openapi(&repo),
+        Command::Fuzz => {
+            repo::run(&mut build::dev_server(&repo))?;
+            fuzz::run_against_server(&repo).map(|()| ExitCode::SUCCESS)
+        }
         Command::Size => {
             web::build(&repo)?;
             size::check(&repo)

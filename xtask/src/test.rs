@@ -1,7 +1,7 @@
 //! Every check and test, one after the other, and one line that sums them up.
 //!
-//! Order and flags are chosen so that each dependency is compiled once per target: all native steps select the same packages, and
-//! the web app is built before the server that carries it.
+//! Order and flags are chosen so that each dependency is compiled once per target: all native steps select the whole workspace, so
+//! that features do not differ between them, and the web app is built before the server that carries it.
 
 use std::{
     io::{BufRead, BufReader},
@@ -11,13 +11,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    build, install,
+    build, fuzz, install,
     repo::{self, Repo, WASM},
     size, web,
 };
-
-/// Every package that runs outside a browser, or has parts that do. The wasm runner stays out: it is all third-party code.
-pub(crate) const NATIVE: [&str; 3] = ["--workspace", "--exclude", "wasm-runner"];
 
 /// Packages with code for the browser.
 const BROWSER_PACKAGES: [&str; 4] = ["--package", "turnfast-client-core", "--package", "turnfast-web"];
@@ -75,8 +72,8 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
     let mut tally = Tally::default();
     let all = filter.is_none();
     let cargo_test = |args: &[&str]| {
-        let mut command = repo.cargo(["test", "--no-fail-fast"]);
-        command.args(NATIVE).args(args);
+        let mut command = repo.cargo(["test", "--workspace", "--no-fail-fast"]);
+        command.args(args);
         if let Some(text) = filter {
             command.args(["--", text]);
         }
@@ -87,6 +84,7 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         tally.check("format", || run(repo.cargo(["fmt", "--all", "--check"])));
     }
     tally.check("browser and driver", install::browser);
+    tally.check("PostgreSQL", install::postgres);
     tally.check("web app", || web::build(repo));
     if all {
         tally.check("page size", || match size::check(repo)? {
@@ -94,10 +92,10 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
             _ => bail!("the page weighs more than it may"),
         });
         tally.check("lints", || {
-            run(repo.cargo(["clippy"].iter().chain(&NATIVE).chain(&["--all-targets", "--", "--deny", "warnings"])))
+            run(repo.cargo(["clippy", "--workspace", "--keep-going", "--all-targets", "--", "--deny", "warnings"]))
         });
         tally.check("lints (browser)", || {
-            let mut clippy = repo.cargo(["clippy", "--target", WASM, "--all-targets"]);
+            let mut clippy = repo.cargo(["clippy", "--keep-going", "--target", WASM, "--all-targets"]);
             clippy.args(BROWSER_PACKAGES).args(["--", "--deny", "warnings"]);
             run(clippy)
         });
@@ -105,10 +103,14 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
     tally.tests("native tests", all, [cargo_test(&["--lib", "--bins"]), cargo_test(&["--doc"])]);
     tally.tests("browser tests", all, [browser_tests(repo, filter)]);
     tally.check("server for the end-to-end tests", || run(build::dev_server(repo)));
+    if all {
+        tally.check("answers and their document", || fuzz::run_against_server(repo));
+    }
     let mut end_to_end = cargo_test(&["--test", "*"]);
     end_to_end
         .env("TURNFAST_BIN", repo.target("debug/turnfast"))
         .env("TURNFAST_TEST_PROVIDER_BIN", repo.target("debug/turnfast-test-provider"))
+        .env("TURNFAST_TEST_MCP_BIN", repo.target("debug/turnfast-test-mcp"))
         .env("TURNFAST_SCREENSHOTS", repo.target("screenshots"));
     tally.tests("end-to-end tests", all, [end_to_end]);
 

@@ -20,12 +20,13 @@ use crate::repo::{Repo, WASM, run, say};
 pub(crate) fn build(repo: &Repo) -> Result<()> {
     say("building the web app");
     run(&mut repo.cargo(["build", "--package", "turnfast-web", "--target", WASM, "--profile", "wasm"]))?;
-    run(&mut repo.cargo(["build", "--package", "wasm-runner"]))?;
+    run(&mut repo.cargo(["build", "--workspace", "--bin", "wasm-bindgen-runner", "--bin", "wasm-bindgen-test-runner"]))?;
     let bindgen = repo.target("web-bindgen");
     fs::create_dir_all(&bindgen)?;
     run(repo
         .program(repo.target("debug/wasm-bindgen-runner"))
-        .args(["--target", "web", "--no-typescript", "--out-name", "turnfast", "--out-dir"])
+        .args(["--target", "web", "--no-typescript", "--remove-name-section", "--remove-producers-section"])
+        .args(["--out-name", "turnfast", "--out-dir"])
         .arg(&bindgen)
         .arg(repo.target(&format!("{WASM}/wasm/turnfast-web.wasm")))
         .env("RUST_BACKTRACE", "0"))?;

@@ -20,7 +20,7 @@ impl Drafts {
     /// What is kept for the thread; `None` as well where it cannot be read.
     pub(super) fn load(&self, thread: Option<ThreadId>) -> Option<StoredDraft> {
         let text = storage()?.get_item(&self.key(thread)).ok()??;
-        serde_json::from_str(&text).ok()
+        turnfast_shared::json::read(&text)
     }
 
     /// Keeps a draft. `false`: it is not kept, since storage is full or forbidden.

@@ -225,7 +225,7 @@ impl Inner {
         }
     }
 
-    fn call<T: serde::de::DeserializeOwned + 'static>(
+    fn call<T: turnfast_shared::json::FromJson + 'static>(
         self: &Rc<Self>,
         id: EffectId,
         method: Method,

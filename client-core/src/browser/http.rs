@@ -2,12 +2,18 @@
 
 use gloo_net::http::{Method, RequestBuilder, Response};
 use gloo_timers::callback::Timeout;
-use serde::{Serialize, de::DeserializeOwned};
-use turnfast_shared::Problem;
+use serde::Serialize;
+use turnfast_shared::{
+    Problem,
+    json::{self, FromJson},
+};
 use wasm_bindgen::JsCast;
 use web_sys::{AbortController, AbortSignal, RequestCache};
 
 use crate::thread::{Failure, REQUEST_TIMEOUT_MS};
+
+/// Milliseconds that the body of an answer may take.
+const BODY_TIMEOUT_MS: u32 = 60_000;
 
 /// A request that can be given up.
 pub(super) struct Call {
@@ -22,16 +28,23 @@ impl Call {
         Self { builder, signal }
     }
 
-    /// The JSON answer, within [`REQUEST_TIMEOUT_MS`].
-    pub(super) async fn json<T: DeserializeOwned>(self, abort: AbortController) -> Result<T, Failure> {
-        let _timeout = Timeout::new(REQUEST_TIMEOUT_MS, move || abort.abort());
+    /// The JSON answer: its head within [`REQUEST_TIMEOUT_MS`], and its body, which may be a long thread over a slow line, within
+    /// [`BODY_TIMEOUT_MS`].
+    pub(super) async fn json<T: FromJson>(self, abort: AbortController) -> Result<T, Failure> {
+        let timeout = |after_ms| {
+            let abort = abort.clone();
+            Timeout::new(after_ms, move || abort.abort())
+        };
+        let head = timeout(REQUEST_TIMEOUT_MS);
         let response = self.builder.send().await.map_err(|_| Failure::Broken)?;
+        drop(head);
+        let _body = timeout(BODY_TIMEOUT_MS);
         if !response.ok() {
             return Err(refusal(response).await);
         }
         let status = response.status();
         let body = response.text().await.map_err(|_| Failure::Broken)?;
-        serde_json::from_str(&body).map_err(|_| Failure::Unreadable { status })
+        json::read(&body).ok_or(Failure::Unreadable { status })
     }
 
     /// Sends `body` and hands the bytes of the event stream that answers to `sink`, until it ends. `Err`: there was no stream.
@@ -60,7 +73,7 @@ impl Call {
 async fn refusal(response: Response) -> Failure {
     let status = response.status();
     let retry_after = response.headers().get("retry-after").and_then(|value| value.trim().parse().ok());
-    match response.text().await.ok().and_then(|body| serde_json::from_str::<Problem>(&body).ok()) {
+    match response.text().await.ok().and_then(|body| json::read::<Problem>(&body)) {
         Some(problem) => Failure::Refused { problem: Box::new(problem), retry_after },
         None => Failure::Unreadable { status },
     }

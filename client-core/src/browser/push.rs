@@ -267,7 +267,7 @@ fn lock_manager() -> Option<JsValue> {
 
 fn push_event(event: &web_sys::Event) -> Option<PushEvent> {
     let text = event.dyn_ref::<MessageEvent>()?.data().as_string()?;
-    serde_json::from_str(&text).ok()
+    turnfast_shared::json::read(&text)
 }
 
 fn random() -> u32 {

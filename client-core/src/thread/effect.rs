@@ -1,10 +1,12 @@
 //! What the machine asks for, and what it is told.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use turnfast_shared::{
     Problem,
     api::{CancelAnswer, ChatRequest, ExecutionUpdated, NewAttachment, ResumeRequest, RunCancelAnswer, ThreadSnapshot},
     ids::{ExecutionId, MessageId, RunId, ThreadId},
+    json::{Fields, FromJson},
     message::ResumeData,
 };
 
@@ -113,6 +115,20 @@ impl StoredDraft {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.text.is_empty() && self.pending.is_none()
+    }
+}
+
+impl FromJson for StoredDraft {
+    fn from_json(value: Value) -> Option<Self> {
+        let mut fields = Fields::of(value)?;
+        Some(Self { text: fields.take("text")?, pending: fields.maybe("pending")? })
+    }
+}
+
+impl FromJson for PendingSubmit {
+    fn from_json(value: Value) -> Option<Self> {
+        let mut fields = Fields::of(value)?;
+        Some(Self { message_id: fields.take("messageId")?, thread_id: fields.take("threadId")?, text: fields.take("text")? })
     }
 }
 

@@ -7,6 +7,7 @@ use turnfast_shared::{
     api::NewAttachment,
     event::Suspension,
     ids::{ExecutionId, MessageId, RunId, ThreadId},
+    json,
     message::ExecutionError,
     sse::{Parser, TooLarge},
 };
@@ -83,10 +84,10 @@ impl Own {
     /// The events that `bytes` complete. An event of a kind that this client does not know is skipped: the server may be newer.
     pub(super) fn parse(&mut self, bytes: &[u8]) -> Vec<Said> {
         let mut said = Vec::new();
-        let fed = self.parser.feed(bytes, |event| match serde_json::from_str::<Event>(&event.data) {
-            Ok(event) => said.push(Said::Event(event)),
-            Err(_) if is_some_event(&event.data) => {}
-            Err(_) => said.push(Said::Broken),
+        let fed = self.parser.feed(bytes, |event| match json::read::<Event>(&event.data) {
+            Some(event) => said.push(Said::Event(event)),
+            None if is_some_event(&event.data) => {}
+            None => said.push(Said::Broken),
         });
         if let Err(TooLarge { .. }) = fed {
             said.push(Said::Broken);

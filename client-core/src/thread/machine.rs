@@ -160,6 +160,7 @@ impl Machine {
             Input::DraftChanged(text) if self.open => {
                 self.shown.draft.typed = true;
                 self.shown.draft.text = text.into();
+                self.forget_replaced_submit();
                 self.save_draft();
             }
             Input::AttachmentsChanged(attachments) if self.open => self.shown.draft.attachments = Rc::new(attachments),
@@ -616,6 +617,14 @@ impl Machine {
             }
             Some(_) if shown.checking => self.not_accepted(),
             _ => {}
+        }
+    }
+
+    /// A submit that came to nothing matters while its text is still in the draft: to clear it, or to send it again as the same.
+    fn forget_replaced_submit(&mut self) {
+        let shown = &mut self.shown;
+        if shown.own.is_none() && !shown.checking {
+            shown.draft.pending.take_if(|pending| !shown.draft.text.starts_with(&pending.text));
         }
     }
 

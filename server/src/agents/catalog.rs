@@ -10,6 +10,7 @@ use turnfast_shared::ids::Slug;
 use super::{
     Engine,
     demo::{DemoModel, Postcard},
+    mcp::{self, McpServers},
     openai::{Clients, Endpoint, OpenAiModel},
     tools::{AskUser, Clock, Delegate, Tool},
     turn_loop::{NativeAgent, NativeEngine, Roster},
@@ -46,6 +47,7 @@ impl Entry {
 pub struct Catalog {
     projects: Vec<Project>,
     agents: Vec<Entry>,
+    mcp: McpServers,
 }
 
 impl Catalog {
@@ -53,8 +55,10 @@ impl Catalog {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let roster = Arc::new(Roster::default());
-        let mut endpoints = Endpoints { providers: &config.providers, clients: Clients::default(), made: BTreeMap::new() };
-        let built: Vec<_> = config.agents.iter().map(|agent| (agent, build(agent, config, &mut endpoints))).collect();
+        let mut clients = Clients::default();
+        let mcp = McpServers::new(config, &mut clients);
+        let mut endpoints = Endpoints { providers: &config.providers, clients: &mut clients, made: BTreeMap::new() };
+        let built: Vec<_> = config.agents.iter().map(|agent| (agent, build(agent, config, &mut endpoints, &mcp))).collect();
         roster.fill(
             built
                 .iter()
@@ -74,7 +78,12 @@ impl Catalog {
                 engine: built.map(|native| Arc::new(NativeEngine::new(native, Arc::clone(&roster))) as Arc<dyn Engine>),
             })
             .collect();
-        Self { projects: config.projects.clone(), agents }
+        Self { projects: config.projects.clone(), agents, mcp }
+    }
+
+    /// Ends what agents keep running between turns: the MCP servers. Call it once no turn runs any more.
+    pub async fn close(&self) {
+        self.mcp.close().await;
     }
 
     /// All projects, in the order of the configuration.
@@ -101,10 +110,15 @@ impl Catalog {
     }
 }
 
-fn build(agent: &Agent, config: &Config, endpoints: &mut Endpoints<'_>) -> Result<Arc<NativeAgent>, Vec<String>> {
+fn build(
+    agent: &Agent,
+    config: &Config,
+    endpoints: &mut Endpoints<'_>,
+    mcp: &McpServers,
+) -> Result<Arc<NativeAgent>, Vec<String>> {
     match agent.engine {
         EngineKind::Demo => demo(agent),
-        EngineKind::Native => native(agent, config, endpoints),
+        EngineKind::Native => native(agent, config, endpoints, mcp),
         EngineKind::Openclaw => Err(vec!["engine `openclaw` is not available in this build".to_owned()]),
     }
 }
@@ -127,6 +141,7 @@ fn demo(agent: &Agent) -> Result<Arc<NativeAgent>, Vec<String>> {
         model: Arc::new(DemoModel::new(agent.id.clone())),
         instructions: agent.instructions.clone(),
         tools,
+        sources: Vec::new(),
         approve,
     }))
 }
@@ -134,7 +149,7 @@ fn demo(agent: &Agent) -> Result<Arc<NativeAgent>, Vec<String>> {
 /// The endpoints of a configuration, one per provider, made when an agent first needs it.
 struct Endpoints<'c> {
     providers: &'c [Provider],
-    clients: Clients,
+    clients: &'c mut Clients,
     made: BTreeMap<&'c str, Result<Arc<Endpoint>, String>>,
 }
 
@@ -143,12 +158,17 @@ impl<'c> Endpoints<'c> {
         let Some(provider) = self.providers.iter().find(|provider| provider.id == id) else {
             return Err(format!("`provider`: there is no provider `{id}`"));
         };
-        let clients = &mut self.clients;
+        let clients = &mut *self.clients;
         self.made.entry(&provider.id).or_insert_with(|| Endpoint::new(provider, clients).map(Arc::new)).clone()
     }
 }
 
-fn native(agent: &Agent, config: &Config, endpoints: &mut Endpoints<'_>) -> Result<Arc<NativeAgent>, Vec<String>> {
+fn native(
+    agent: &Agent,
+    config: &Config,
+    endpoints: &mut Endpoints<'_>,
+    mcp: &McpServers,
+) -> Result<Arc<NativeAgent>, Vec<String>> {
     let mut missing = Vec::new();
     let endpoint = match agent.provider.as_deref().map(|id| endpoints.get(id)) {
         None => {
@@ -171,6 +191,8 @@ fn native(agent: &Agent, config: &Config, endpoints: &mut Endpoints<'_>) -> Resu
         }
     }
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+    // MCP servers, with the tools that are taken from them; `None`: all.
+    let mut foreign: BTreeMap<&str, Option<BTreeSet<String>>> = BTreeMap::new();
     for name in &agent.tools {
         match name.as_str() {
             _ if tools.iter().any(|tool| tool.definition().name == *name) => {}
@@ -179,10 +201,20 @@ fn native(agent: &Agent, config: &Config, endpoints: &mut Endpoints<'_>) -> Resu
             // With nobody to delegate to, a model would only be led astray.
             Delegate::NAME if agent.delegates.is_empty() => {}
             Delegate::NAME => tools.push(Arc::new(Delegate::new(agent.delegates.clone()))),
-            name if name.starts_with("mcp:") => {
-                missing.push(format!("tool `{name}`: MCP servers are not available in this build"))
-            }
-            name => missing.push(format!("there is no tool `{name}`; the built-in tools are clock, ask_user and delegate")),
+            name => match mcp::parse_name(name) {
+                Some((server, _)) if !mcp.has(server) => {
+                    missing.push(format!("tool `{name}`: there is no MCP server `{server}`"))
+                }
+                Some((server, None)) => {
+                    foreign.insert(server, None);
+                }
+                Some((server, Some(tool))) => {
+                    if let Some(only) = foreign.entry(server).or_insert_with(|| Some(BTreeSet::new())) {
+                        only.insert(tool.to_owned());
+                    }
+                }
+                None => missing.push(format!("there is no tool `{name}`; the built-in tools are clock, ask_user and delegate")),
+            },
         }
     }
     let approve = approved_tools(agent, &tools, &mut missing);
@@ -191,16 +223,20 @@ fn native(agent: &Agent, config: &Config, endpoints: &mut Endpoints<'_>) -> Resu
             model: Arc::new(OpenAiModel::new(endpoint, model)),
             instructions: agent.instructions.clone().filter(|instructions| !instructions.trim().is_empty()),
             tools,
+            sources: foreign.into_iter().filter_map(|(server, only)| mcp.source(server, only)).collect(),
             approve,
         })),
         _ => Err(missing),
     }
 }
 
-/// `approve`, checked against the tools there are: a name that fits no tool would let a call run that was meant to wait.
+/// `approve`, checked against the tools there are: a name that fits no tool would let a call run that was meant to wait. Which tools
+/// an MCP server has is not known here; that the agent may use them is.
 fn approved_tools(agent: &Agent, tools: &[Arc<dyn Tool>], missing: &mut Vec<String>) -> BTreeSet<String> {
     for name in &agent.approve {
-        if !tools.iter().any(|tool| tool.definition().name == *name) && !agent.tools.contains(name) {
+        let server = name.split_once('/').map(|(server, _)| server);
+        let known = agent.tools.iter().any(|tool| tool == name || Some(tool.as_str()) == server);
+        if !known && !tools.iter().any(|tool| tool.definition().name == *name) {
             missing.push(format!("`approve` names `{name}`, which is not among this agent's tools"));
         }
     }

@@ -4,6 +4,7 @@
 pub mod catalog;
 pub mod conversation;
 pub mod demo;
+pub mod mcp;
 pub mod model;
 pub mod openai;
 pub mod tools;

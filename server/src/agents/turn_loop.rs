@@ -21,6 +21,7 @@ use std::{
 use async_stream::{stream, try_stream};
 use futures::{
     StreamExt,
+    future::join_all,
     stream::{BoxStream, SelectAll},
 };
 use serde_json::{Value, json};
@@ -35,7 +36,7 @@ use super::{
     Engine, EventStream, TurnError, TurnInput,
     conversation::{self, Call, Item, Outcome},
     model::{FinishReason, Model, ModelEvent, ModelRequest, ToolDefinition},
-    tools::{Tool, ToolContext, ToolEvent},
+    tools::{Tool, ToolContext, ToolEvent, ToolSource},
 };
 use crate::clock;
 
@@ -62,19 +63,10 @@ pub struct NativeAgent {
     pub instructions: Option<String>,
     /// What it may call.
     pub tools: Vec<Arc<dyn Tool>>,
+    /// Where it has more tools from.
+    pub sources: Vec<Arc<dyn ToolSource>>,
     /// Names of tools whose calls wait for a person. A tool that asks a person by itself needs no approval on top.
     pub approve: BTreeSet<String>,
-}
-
-impl NativeAgent {
-    /// The tools that a run in `scope` gets. A child gets none that would wait for a person: nobody sees it ask.
-    fn offered(&self, scope: &Scope) -> Vec<Arc<dyn Tool>> {
-        let mut tools = self.tools.clone();
-        if scope.run.is_none() {
-            tools.retain(|tool| !tool.asks_person() && !self.approve.contains(&tool.definition().name));
-        }
-        tools
-    }
 }
 
 /// Agents by project and id. An `Err` says why an agent cannot run.
@@ -194,9 +186,10 @@ impl Run {
     pub fn into_stream(self) -> EventStream {
         let Self { agent, scope, start: Start { mut conversation, so_far, answers } } = self;
         try_stream! {
-            let tools = agent.offered(&scope);
-            let definitions: Vec<ToolDefinition> = tools.iter().map(|tool| tool.definition().clone()).collect();
-            let toolbox = Toolbox { agent: Arc::clone(&agent), scope: scope.clone(), tools };
+            let mut toolbox = Toolbox::new(Arc::clone(&agent), scope.clone());
+            for warning in toolbox.refresh().await {
+                yield warning;
+            }
             let mut ids = CallIds::new(&so_far);
             let mut parts = PartIds::default();
             let mut buffer = Vec::new();
@@ -234,9 +227,17 @@ impl Run {
                         code: Some("too_many_steps"),
                     })?;
                 }
+                if step > 0 {
+                    for warning in toolbox.refresh().await {
+                        yield warning;
+                    }
+                }
                 yield Event::StartStep;
-                let request =
-                    ModelRequest { instructions: agent.instructions.as_deref(), conversation: &conversation, tools: &definitions };
+                let request = ModelRequest {
+                    instructions: agent.instructions.as_deref(),
+                    conversation: &conversation,
+                    tools: &toolbox.definitions,
+                };
                 let mut answer = agent.model.stream(request);
                 let mut writer = Step::new(&mut ids, &mut parts);
                 let mut failure = None;
@@ -421,11 +422,49 @@ struct Toolbox {
     agent: Arc<NativeAgent>,
     scope: Scope,
     tools: Vec<Arc<dyn Tool>>,
+    /// Of `tools`.
+    definitions: Vec<ToolDefinition>,
+    /// Sources that failed in this run, by what the names of their tools begin with, and why. They are not asked again: the run
+    /// is not to wait for them at every step.
+    failed: BTreeMap<String, String>,
 }
 
 impl Toolbox {
+    fn new(agent: Arc<NativeAgent>, scope: Scope) -> Self {
+        Self { agent, scope, tools: Vec::new(), definitions: Vec::new(), failed: BTreeMap::new() }
+    }
+
+    /// Finds out which tools there are now. Gives warnings for those that cannot be had.
+    async fn refresh(&mut self) -> Vec<Event> {
+        let asked = self.agent.sources.iter().filter(|source| !self.failed.contains_key(source.prefix()));
+        let answers = join_all(asked.map(|source| async move { (source.prefix().to_owned(), source.tools().await) })).await;
+        self.tools.clone_from(&self.agent.tools);
+        let mut warnings = Vec::new();
+        for (prefix, answer) in answers {
+            match answer {
+                Ok(tools) => self.tools.extend(tools),
+                Err(why) => {
+                    warnings.push(Event::Warning {
+                        message: format!("{why} The agent goes on without its tools."),
+                        code: Some("tools_unavailable".to_owned()),
+                    });
+                    self.failed.insert(prefix, why);
+                }
+            }
+        }
+        // A child gets no tool that would wait for a person: nobody sees it ask.
+        if self.scope.run.is_none() {
+            self.tools.retain(|tool| !tool.asks_person() && !self.agent.approve.contains(&tool.definition().name));
+        }
+        self.definitions = self.tools.iter().map(|tool| tool.definition().clone()).collect();
+        warnings
+    }
+
     fn find(&self, name: &str) -> Result<&Arc<dyn Tool>, String> {
         self.tools.iter().find(|tool| tool.definition().name == name).ok_or_else(|| {
+            if let Some((_, why)) = self.failed.iter().find(|(prefix, _)| name.starts_with(prefix.as_str())) {
+                return format!("{why} The tool did not run.");
+            }
             let names: Vec<_> = self.tools.iter().map(|tool| tool.definition().name.as_str()).collect();
             if names.is_empty() {
                 format!("There is no tool `{name}`; there are no tools here.")

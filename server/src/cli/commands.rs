@@ -9,12 +9,15 @@ use std::{
 
 use turnfast_shared::Millis;
 
-use super::{Failure, Token, User, note};
+use super::{
+    Failure, Token, User, note,
+    values::{self, Place},
+};
 use crate::{
     auth::{self, Auth, Scopes, link_url, password},
     clock,
     config::{Config, Secret},
-    store::{Database, Store, auth as record, sqlite::SqliteStore},
+    store::{Database, Store, auth as record, copy, postgres::PostgresStore, sqlite::SqliteStore},
 };
 
 /// Longest password, in bytes.
@@ -64,6 +67,43 @@ pub(super) async fn backup(config: &Config, to: &Path) -> Result<String, Failure
     store.close().await;
     done.map_err(|error| Failure::new(format!("no backup was written: {error}")))?;
     Ok(format!("{}\n", to.display()))
+}
+
+/// `copy`.
+pub(super) async fn copy(from: &Secret, to: &Secret) -> Result<String, Failure> {
+    let place = |text| values::place(text).ok_or_else(|| Failure::new("a database to copy is sqlite:FILE or postgres://…"));
+    let (from, to) = (place(from)?, place(to)?);
+    if let Place::Sqlite(file) = &from
+        && !file.exists()
+    {
+        return Err(Failure::new(format!("there is no database {}", file.display())));
+    }
+    let from = at(&from).await?;
+    refuse_while_served(&from).await?;
+    let to = at(&to).await?;
+    let copied = copy::copy(from.copyable(), to.copyable()).await;
+    from.store().close().await;
+    to.store().close().await;
+    let threads = copied.map_err(|error| Failure::new(format!("not copied: {error}")))?;
+    Ok(format!("copied all users and {threads} threads\n"))
+}
+
+async fn at(place: &Place) -> Result<Database, Failure> {
+    Ok(match place {
+        Place::Sqlite(file) => Database::Sqlite(SqliteStore::open(file).await?),
+        Place::Postgres(url) => Database::Postgres(PostgresStore::open(url.expose()).await?),
+    })
+}
+
+/// What a server writes while the record is copied would be missing, or half there.
+async fn refuse_while_served(database: &Database) -> Result<(), Failure> {
+    let locks = database.locks()?;
+    for process in locks.known().await? {
+        if locks.is_dead(process).await?.is_none() {
+            return Err(Failure::new("a server runs on the database that is to be copied; stop it first"));
+        }
+    }
+    Ok(())
 }
 
 /// `user …`.

@@ -70,6 +70,15 @@ enum Command {
         /// The file to write; it must not exist
         to: PathBuf,
     },
+    /// Copy everything into another, empty database, as from SQLite to PostgreSQL. No server may run on the first one
+    Copy {
+        /// The database to copy: sqlite:FILE or postgres://…
+        #[arg(long, env = "TURNFAST_FROM", hide_env_values = true, value_name = "DATABASE", value_parser = values::secret)]
+        from: Secret,
+        /// The database to copy to: sqlite:FILE or postgres://…
+        #[arg(long, env = "TURNFAST_TO", hide_env_values = true, value_name = "DATABASE", value_parser = values::secret)]
+        to: Secret,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -205,6 +214,7 @@ fn run(cli: Cli) -> Result<String, Failure> {
             Command::Token(command) => commands::token(&config, command).await,
             Command::Migrate => commands::migrate(&config).await,
             Command::Backup { to } => commands::backup(&config, &to).await,
+            Command::Copy { from, to } => commands::copy(&from, &to).await,
         }
     })
 }
@@ -247,13 +257,17 @@ fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// What is logged where nothing else is asked for. The MCP library reports as errors what is none here; what matters of it is said
+/// in `turnfast::agents::mcp`.
+const LOG: &str = "info,rmcp=off";
+
 /// `TURNFAST_LOG` takes filters as in `info,turnfast=debug`.
 fn log_to_stderr() {
     let wanted = std::env::var("TURNFAST_LOG").ok().filter(|wanted| !wanted.trim().is_empty());
     let (filter, bad) = match wanted.map(EnvFilter::try_new) {
         Some(Ok(filter)) => (filter, false),
-        Some(Err(_)) => (EnvFilter::new("info"), true),
-        None => (EnvFilter::new("info"), false),
+        Some(Err(_)) => (EnvFilter::new(LOG), true),
+        None => (EnvFilter::new(LOG), false),
     };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     if io::stderr().is_terminal() {

@@ -13,8 +13,8 @@ use toml::de::DeTable;
 use turnfast_shared::ids::Slug;
 
 use super::{
-    Agent, BUILT_IN_TOOLS, Config, DEFAULT_DATA_DIR, EngineKind, FIRST_USER, Gateway, Limits, McpServer, McpTransport, Project,
-    Provider, Role, Schedule, Secret, SecretSource, Server, cron,
+    Agent, BUILT_IN_TOOLS, Config, DEFAULT_DATA_DIR, EngineKind, EnvValue, FIRST_USER, Gateway, Limits, McpServer, McpTransport,
+    Project, Provider, Role, Schedule, Secret, SecretSource, Server, cron,
     fields::{At, Fields, Source},
     is_user_name,
 };
@@ -229,7 +229,7 @@ impl Reader<'_, '_> {
     }
 
     fn limits(&mut self, root: &mut Fields<'_>) -> Limits {
-        let mut limits = Limits { max_running_turns_per_user: 8, max_message_bytes: 262_144 };
+        let mut limits = Limits { max_running_turns_per_user: 8, max_message_bytes: 262_144, interaction_expiry: None };
         let Some(mut fields) = section(self.source, root, "limits") else { return limits };
         let turns = fields.integer(self.source, "max_running_turns_per_user", 1..=10_000);
         if let Some(turns) = turns.and_then(|turns| turns.try_into().ok()) {
@@ -239,6 +239,9 @@ impl Reader<'_, '_> {
         if let Some(bytes) = bytes.and_then(|bytes| bytes.try_into().ok()) {
             limits.max_message_bytes = bytes;
         }
+        let hours = fields.integer(self.source, "interaction_expiry_hours", 1..=87_600);
+        limits.interaction_expiry =
+            hours.and_then(|hours| u64::try_from(hours).ok()).map(|hours| Duration::from_secs(hours * 3_600));
         fields.finish(self.source);
         limits
     }
@@ -306,19 +309,53 @@ impl Reader<'_, '_> {
 
     fn mcp_server(&mut self, fields: &mut Fields<'_>, id: Option<Slug>) -> Option<McpServer> {
         let command = fields.strings(self.source, "command");
+        let env = fields.table(self.source, "env");
         let url = fields.string(self.source, "url");
+        let token = self.secret(fields, "token");
         let transport = match (command, url) {
             (Some(command), None) if command.first().is_some_and(|program| !program.value.is_empty()) => {
-                Some(McpTransport::Command(command.iter().map(|word| word.value.to_owned()).collect()))
+                if token.is_some() {
+                    self.source.wrong(fields.at, format!("`token` of {} goes with `url`; a program takes `env`", fields.title()));
+                }
+                let command = command.iter().map(|word| word.value.to_owned()).collect();
+                let env = env.map(|table| self.env_values(table.value)).unwrap_or_default();
+                Some(McpTransport::Command { command, env })
             }
-            (None, Some(url)) => self.url(url, "url", &["http", "https"]).map(McpTransport::Url),
+            (None, Some(url)) => {
+                if let Some(env) = env {
+                    self.source
+                        .wrong(env.at, format!("`env` of {} goes with `command`; an address takes `token`", fields.title()));
+                }
+                self.url(url, "url", &["http", "https"]).map(|url| McpTransport::Url { url, token })
+            }
             _ => {
                 let takes = "takes either `command`, a program and its arguments, or `url`";
                 self.source.absent(fields.at, format!("{} {takes}", fields.title()));
                 None
             }
         };
-        Some(McpServer { id: id?, transport: transport? })
+        let start = fields.integer(self.source, "start_seconds", 1..=86_400).unwrap_or(10);
+        let call = fields.integer(self.source, "call_seconds", 1..=86_400).unwrap_or(60);
+        Some(McpServer { id: id?, transport: transport?, start: Duration::from_secs(start), call: Duration::from_secs(call) })
+    }
+
+    /// `NAME = "text"`, where the text may be `env:NAME` or `file:PATH`.
+    fn env_values(&mut self, table: &DeTable<'_>) -> BTreeMap<String, EnvValue> {
+        let mut values = BTreeMap::new();
+        for (name, value) in table.iter() {
+            let name_is_good = !name.get_ref().is_empty() && !name.get_ref().contains(['=', '\0']);
+            match value.get_ref().as_str().filter(|text| name_is_good && !text.contains('\0')) {
+                Some(text) => {
+                    let value = match self.secret_source(text) {
+                        Some(source) => EnvValue::Secret(source),
+                        None => EnvValue::Plain(text.to_owned()),
+                    };
+                    values.insert(name.get_ref().to_string(), value);
+                }
+                None => self.source.wrong(value.span().start, "`env` takes NAME = \"text\", \"env:NAME\" or \"file:PATH\""),
+            }
+        }
+        values
     }
 
     fn gateway(&mut self, fields: &mut Fields<'_>, id: Option<Slug>) -> Option<Gateway> {
@@ -418,14 +455,14 @@ impl Reader<'_, '_> {
         Some(Draft { agent, references })
     }
 
-    /// `tools` takes `mcp:SERVER`, `approve` takes `mcp:SERVER/TOOL`; both take built-in tools.
+    /// `tools` takes `mcp:SERVER` and `mcp:SERVER/TOOL`, `approve` only the latter; both take built-in tools.
     fn tools(&mut self, fields: &mut Fields<'_>, key: &'static str, references: &mut Vec<At<Reference>>) -> Vec<String> {
-        let form = if key == "approve" { "mcp:SERVER/TOOL" } else { "mcp:SERVER" };
+        let form = if key == "approve" { "mcp:SERVER/TOOL" } else { "mcp:SERVER or mcp:SERVER/TOOL" };
         let mut tools = Vec::new();
         for tool in fields.strings(self.source, key).unwrap_or_default() {
-            let server = tool.value.strip_prefix("mcp:").and_then(|rest| match key {
-                "approve" => rest.split_once('/').filter(|(_, name)| !name.is_empty()).map(|(server, _)| server),
-                _ => Some(rest),
+            let server = tool.value.strip_prefix("mcp:").and_then(|rest| match rest.split_once('/') {
+                Some((server, name)) => (!name.is_empty()).then_some(server),
+                None => (key != "approve").then_some(rest),
             });
             match server.and_then(|server| server.parse().ok()) {
                 Some(server) => references.push(At { at: tool.at, value: Reference::McpServer(server) }),
@@ -494,22 +531,23 @@ impl Reader<'_, '_> {
     /// is refused and not repeated.
     fn secret(&mut self, fields: &mut Fields<'_>, key: &'static str) -> Option<SecretSource> {
         let text = fields.string(self.source, key)?;
-        let found = match text.value.split_once(':') {
+        let source = self.secret_source(text.value);
+        if source.is_none() {
+            let message = format!("`{key}` takes env:NAME or file:PATH; a secret itself does not belong into this file");
+            self.source.wrong(text.at, message);
+        }
+        source
+    }
+
+    /// What `env:NAME` or `file:PATH` leads to; `None`: the text is neither.
+    fn secret_source(&self, text: &str) -> Option<SecretSource> {
+        let found = match text.split_once(':') {
             Some(("env", name)) if !name.is_empty() => (self.env)(name),
             Some(("file", path)) if !path.is_empty() => fs::read_to_string(self.source.folder().join(path)).ok(),
-            _ => {
-                let message = format!("`{key}` takes env:NAME or file:PATH; a secret itself does not belong into this file");
-                self.source.wrong(text.at, message);
-                return None;
-            }
+            _ => return None,
         };
         let found = found.map(|secret| secret.trim().to_owned()).filter(|secret| !secret.is_empty());
-        Some(
-            found.map_or_else(
-                || SecretSource::Missing(text.value.to_owned()),
-                |secret| SecretSource::Present(Secret::new(secret)),
-            ),
-        )
+        Some(found.map_or_else(|| SecretSource::Missing(text.to_owned()), |secret| SecretSource::Present(Secret::new(secret))))
     }
 
     fn unique<T>(&mut self, items: &[At<T>], what: &str, id: impl Fn(&T) -> String) {
@@ -530,7 +568,7 @@ impl Reader<'_, '_> {
         gateways: &[At<Gateway>],
         projects: &[At<Project>],
     ) {
-        for At { value: Draft { agent, references }, .. } in drafts {
+        for At { value: Draft { references, .. }, .. } in drafts {
             for reference in references {
                 let (known, what) = match &reference.value {
                     Reference::Project(id) => (projects.iter().any(|p| p.value.id == *id), format!("project `{id}`")),

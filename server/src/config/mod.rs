@@ -134,13 +134,15 @@ impl Config {
         let tokens = self.gateways.iter().filter_map(|gateway| gateway.token.as_ref());
         let mut secrets: Vec<&str> = keys
             .chain(tokens)
+            .chain(self.mcp_servers.iter().flat_map(|server| server.transport.secrets()).map(|(_, source)| source))
             .filter_map(|source| match source {
                 SecretSource::Present(secret) => Some(secret.expose()),
                 SecretSource::Missing(_) => None,
             })
             .chain(self.database_url.iter().map(Secret::expose))
             .collect();
-        secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.sort_unstable_by_key(|secret| (std::cmp::Reverse(secret.len()), *secret));
+        secrets.dedup();
         secrets
     }
 
@@ -158,6 +160,11 @@ impl Config {
         }
         for gateway in &self.gateways {
             secret(format!("gateway `{}`", gateway.id), gateway.token.as_ref());
+        }
+        for server in &self.mcp_servers {
+            for (name, source) in server.transport.secrets() {
+                secret(format!("`{name}` of MCP server `{}`", server.id), Some(source));
+            }
         }
         for agent in &self.agents {
             let missing: &[(&str, bool)] = match agent.engine {
@@ -216,6 +223,8 @@ pub struct Limits {
     pub max_running_turns_per_user: u32,
     /// Length of a typed message in bytes; 262,144 by default.
     pub max_message_bytes: usize,
+    /// `interaction_expiry_hours`: how long a suspended turn waits for a person; `None`: for as long as it takes.
+    pub interaction_expiry: Option<Duration>,
 }
 
 /// `[[providers]]` of kind `openai`: any endpoint that speaks OpenAI's chat completions.
@@ -238,15 +247,53 @@ pub struct McpServer {
     pub id: Slug,
     /// How it is reached.
     pub transport: McpTransport,
+    /// `start_seconds`: how long it may take to start and be greeted, and to list its tools; 10 by default.
+    pub start: Duration,
+    /// `call_seconds`: how long one call may take; 60 by default.
+    pub call: Duration,
+}
+
+/// A value of an MCP server's `env`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnvValue {
+    /// Written in the file as it is.
+    Plain(String),
+    /// `env:NAME` or `file:PATH`.
+    Secret(SecretSource),
 }
 
 /// How an MCP server is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum McpTransport {
-    /// `command`: a program and its arguments, spoken to over its standard streams. Never empty.
-    Command(Vec<String>),
-    /// `url`.
-    Url(String),
+    /// `command` and `env`: a program, spoken to over its standard streams.
+    Command {
+        /// The program and its arguments. Never empty.
+        command: Vec<String>,
+        /// What it finds in its environment beside what every program needs.
+        env: BTreeMap<String, EnvValue>,
+    },
+    /// `url` and `token`: streamable HTTP.
+    Url {
+        /// `url`.
+        url: String,
+        /// `token`, sent as a bearer token; `None`: none is sent.
+        token: Option<SecretSource>,
+    },
+}
+
+impl McpTransport {
+    /// Its secrets, each with the name of the key that holds it.
+    fn secrets(&self) -> impl Iterator<Item = (&str, &SecretSource)> {
+        let (env, token) = match self {
+            Self::Command { env, .. } => (Some(env), None),
+            Self::Url { token, .. } => (None, token.as_ref()),
+        };
+        let env = env.into_iter().flatten().filter_map(|(name, value)| match value {
+            EnvValue::Secret(source) => Some((name.as_str(), source)),
+            EnvValue::Plain(_) => None,
+        });
+        env.chain(token.map(|token| ("token", token)))
+    }
 }
 
 /// `[[gateways]]`: an OpenClaw Gateway.
@@ -312,7 +359,7 @@ pub struct Agent {
     pub model: Option<String>,
     /// `instructions`: the system prompt.
     pub instructions: Option<String>,
-    /// `tools`: built-in tools, `mcp:SERVER`.
+    /// `tools`: built-in tools, `mcp:SERVER` for all tools of a server, `mcp:SERVER/TOOL` for one.
     pub tools: Vec<String>,
     /// `approve`: tools whose calls wait for a person.
     pub approve: Vec<String>,

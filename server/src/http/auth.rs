@@ -6,21 +6,24 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Json,
     body::to_bytes,
     extract::{ConnectInfo, Path, Request, State, rejection::PathRejection},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
-    routing::{get, post},
 };
 use serde_json::Value;
-use turnfast_shared::{Code, Problem, api::Me};
+use turnfast_shared::{
+    Code, Problem,
+    api::{LoginRequest, Me},
+};
 
 use super::{
-    extract::{HasAuth, Origin, cookie_name, cross_origin, is_secure, origin},
+    extract::{Origin, cookie_name, cross_origin, is_secure, origin},
     problem::ApiError,
 };
 use crate::{
+    app::App,
     auth::{Caller, LoginError, SignedIn},
     config::{Config, Secret},
 };
@@ -30,23 +33,25 @@ const MAX_LOGIN: usize = 16 * 1024;
 /// How long browsers keep the cookie, in seconds: the longest that they take (400 days). The record says when a session ends.
 const COOKIE_AGE: u32 = 400 * 24 * 60 * 60;
 
-/// The routes below `/auth`.
-pub fn routes<T: HasAuth>() -> Router<Arc<T>> {
-    Router::new()
-        .route("/auth/login", post(login::<T>))
-        .route("/auth/logout", post(logout::<T>))
-        .route("/auth/me", get(me))
-        .route("/auth/link/{token}", get(link::<T>))
-}
-
-async fn me(caller: Caller) -> Response {
+/// Who the caller is
+#[utoipa::path(get, path = "/auth/me", tag = "auth",
+    responses((status = 200, body = Me, description = "The user.")),
+    extensions(("x-access" = json!("signed-in"))))]
+pub async fn me(caller: Caller) -> Response {
     answer(caller)
 }
 
-async fn login<T: HasAuth>(State(app): State<Arc<T>>, request: Request) -> Result<Response, ApiError> {
+/// Signs a browser in
+///
+/// Wrong names and wrong passwords get the same answer in the same time.
+#[utoipa::path(post, path = "/auth/login", tag = "auth",
+    request_body = LoginRequest,
+    responses((status = 200, body = Me, description = "The user.", headers(("Set-Cookie" = String, description = "The session.")))),
+    extensions(("x-access" = json!("public")), ("x-problems" = json!(["unauthenticated", "cross_origin", "rate_limited", "storage_unavailable"]))))]
+pub async fn login(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     // Signing a browser in to the attacker's account is an attack too. Programs send no origin.
-    if origin(&parts, app.config()) == Origin::Other {
+    if origin(&parts, &app.config) == Origin::Other {
         return Err(cross_origin());
     }
     if !is_json(&parts.headers) {
@@ -57,21 +62,37 @@ async fn login<T: HasAuth>(State(app): State<Arc<T>>, request: Request) -> Resul
     })?;
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let (name, password) = (text(&body, "name")?, text(&body, "password")?);
-    let signed_in = app.auth().login(name, Secret::new(password.to_owned()), client(&parts)).await.map_err(refused)?;
-    let cookie = set_cookie(app.config(), signed_in.session.expose(), COOKIE_AGE)?;
+    // Not by its name: what came as a field may be a password in the wrong place.
+    if body.as_object().is_some_and(|fields| fields.len() > 2) {
+        return Err(ApiError::new(Code::InvalidRequest, "A login takes `name` and `password` and nothing else."));
+    }
+    let signed_in = app.auth.login(name, Secret::new(password.to_owned()), client(&parts)).await.map_err(refused)?;
+    let cookie = set_cookie(&app.config, signed_in.session.expose(), COOKIE_AGE)?;
     let SignedIn { user: id, name, .. } = signed_in;
     Ok(([(header::SET_COOKIE, cookie)], no_store(Json(Me { id, name }))).into_response())
 }
 
-async fn logout<T: HasAuth>(State(app): State<Arc<T>>, caller: Caller) -> Result<Response, ApiError> {
-    app.auth().logout(&caller).await?;
-    let cookie = set_cookie(app.config(), "", 0)?;
+/// Signs a browser out
+///
+/// Ends the session of the cookie. A token stays.
+#[utoipa::path(post, path = "/auth/logout", tag = "auth",
+    responses((status = 204, description = "Signed out.", headers(("Set-Cookie" = String, description = "Removes the session.")))),
+    extensions(("x-access" = json!("signed-in"))))]
+pub async fn logout(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, ApiError> {
+    app.auth.logout(&caller).await?;
+    let cookie = set_cookie(&app.config, "", 0)?;
     Ok(([(header::SET_COOKIE, cookie)], no_store(StatusCode::NO_CONTENT)).into_response())
 }
 
-/// A person follows this link, so whatever comes of it is a page. HEAD uses nothing up: it is how programs look at links.
-async fn link<T: HasAuth>(
-    State(app): State<Arc<T>>,
+/// Signs in with a one-time link
+///
+/// A person follows it, so whatever comes of it is a page. HEAD uses nothing up: it is how programs look at links.
+#[utoipa::path(get, path = "/auth/link/{token}", tag = "auth",
+    params(("token" = String, Path, description = "The secret of the link.")),
+    responses((status = 303, description = "To the page: signed in, or with `?signin=expired`.", headers(("Location" = String), ("Set-Cookie" = String, description = "The session.")))),
+    extensions(("x-access" = json!("public")), ("x-problems" = json!(["storage_unavailable"]))))]
+pub async fn link(
+    State(app): State<Arc<App>>,
     method: Method,
     token: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
@@ -79,11 +100,11 @@ async fn link<T: HasAuth>(
         return Ok(see_other("/"));
     }
     let signed_in = match token {
-        Ok(Path(token)) => app.auth().redeem_link(&token).await?,
+        Ok(Path(token)) => app.auth.redeem_link(&token).await?,
         Err(_not_text) => None,
     };
     let Some(signed_in) = signed_in else { return Ok(see_other("/?signin=expired")) };
-    let cookie = set_cookie(app.config(), signed_in.session.expose(), COOKIE_AGE)?;
+    let cookie = set_cookie(&app.config, signed_in.session.expose(), COOKIE_AGE)?;
     Ok(([(header::SET_COOKIE, cookie)], see_other("/")).into_response())
 }
 

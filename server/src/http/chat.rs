@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     Json,
     body::Body,
-    extract::{Path, RawQuery, State},
+    extract::{RawQuery, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -13,13 +13,18 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use turnfast_shared::{
     Code, ExecutionStatus, Role,
-    api::{CancelAnswer, ChatRequest, ResumeRequest, RunCancelAnswer},
-    event::Suspension,
+    api::{CancelAnswer, ChatRequest, ResumeRequest, RunCancelAnswer, ThreadSnapshot},
+    event::{Event, Suspension},
     ids::{ExecutionId, MessageId},
     message::ExecutionError,
 };
 
-use super::{access, body, path, problem::ApiError, query, sse};
+use super::{
+    access, body,
+    path::{self, AgentPath, ExecutionPath, RunPath, Segments, ThreadPath},
+    problem::ApiError,
+    query, sse,
+};
 use crate::{
     agents::Engine,
     app::App,
@@ -35,15 +40,28 @@ const RESUME_BODY_MAX: usize = 256 * 1024;
 const ESCAPED: usize = 6;
 const ENVELOPE: usize = 16 * 1024;
 
-/// POST `/chat`: scope `agent:execute`; an existing thread must be the caller's.
+/// Submits a message, and streams the turn
+///
+/// The turn runs on whatever becomes of the connection. `message` has at most `[limits] max_message_bytes` bytes and is not blank
+/// without attachments. An unknown `sessionId` without `newSession` is not found.
+#[utoipa::path(post, path = "/chat", tag = "turns",
+    params(AgentPath),
+    request_body(content = ChatRequest, examples(
+        ("a new thread" = (value = json!({ "message": "Hello" }))),
+        ("a thread whose id the caller chose" = (value = json!({
+            "message": "Hello", "sessionId": "0198c0de-0000-7000-8000-000000000001", "newSession": true
+        }))),
+    )),
+    responses((status = 200, content_type = "text/event-stream", body = Event, description = "The live stream: events of the execution, one per `data:`.")),
+    extensions(("x-access" = json!("agent:execute")), ("x-owner" = json!("sessionId")), ("x-problems" = json!(["turn_already_running", "interaction_open", "message_already_accepted", "agent_misconfigured", "rate_limited", "shutting_down"]))))]
 pub async fn submit(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path((project, agent)): Path<(String, String)>,
+    Segments(path): Segments<AgentPath>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let agent = access::agent(&app, &caller, &project, &agent, Scope::AgentExecute)?;
+    let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentExecute)?;
     let max = app.config.limits.max_message_bytes;
     let request: ChatRequest = body::json(&headers, body, max * ESCAPED + ENVELOPE).await?;
     if request.message.len() > max {
@@ -77,15 +95,22 @@ pub async fn submit(
     Ok(sse::response(stream, app.streams.clone()))
 }
 
-/// POST `/chat/resume`: scope `agent:execute`; the turn must be the caller's.
+/// Answers a suspended tool call, and streams the turn on
+///
+/// The first answer wins; every other is told `interaction_closed`.
+#[utoipa::path(post, path = "/chat/resume", tag = "turns",
+    params(AgentPath),
+    request_body = ResumeRequest,
+    responses((status = 200, content_type = "text/event-stream", body = Event, description = "The live stream: events of the execution, one per `data:`.")),
+    extensions(("x-access" = json!("agent:execute")), ("x-owner" = json!("runId")), ("x-problems" = json!(["turn_already_running", "interaction_closed", "agent_misconfigured", "rate_limited", "shutting_down"]))))]
 pub async fn resume(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path((project, agent)): Path<(String, String)>,
+    Segments(path): Segments<AgentPath>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let agent = access::agent(&app, &caller, &project, &agent, Scope::AgentExecute)?;
+    let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentExecute)?;
     let request: ResumeRequest = body::json(&headers, body, RESUME_BODY_MAX).await?;
     let engine = engine(agent)?;
     let stream = app
@@ -142,7 +167,7 @@ impl From<RecordedMessage> for WireMessage {
     }
 }
 
-/// [`turnfast_shared::api::ThreadSnapshot`] with raw parts.
+/// [`ThreadSnapshot`] with raw parts.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WireSnapshot {
@@ -156,16 +181,29 @@ struct WireSnapshot {
     deleted_message_ids: Option<[MessageId; 0]>,
 }
 
-/// GET `/chat/{threadId}/messages`: scope `agent:read`; the thread must be the caller's.
+/// Reads a thread
+///
+/// The newest recorded state. The `ETag` stands for the thread and its revision.
+#[utoipa::path(get, path = "/chat/{threadId}/messages", tag = "turns",
+    params(
+        ThreadPath,
+        ("since" = Option<u64>, Query, description = "A revision: only what changed after it, and `partial` is set."),
+        ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the read before."),
+    ),
+    responses(
+        (status = 200, body = ThreadSnapshot, description = "The thread, or what changed in it.", headers(("ETag" = String, description = "Strong."))),
+        (status = 304, description = "It is as the `ETag` says.", headers(("ETag" = String, description = "Strong."))),
+    ),
+    extensions(("x-access" = json!("agent:read")), ("x-owner" = json!("threadId"))))]
 pub async fn messages(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path((project, agent, thread)): Path<(String, String, String)>,
+    Segments(path): Segments<ThreadPath>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let agent = access::agent(&app, &caller, &project, &agent, Scope::AgentRead)?;
-    let key = agent.thread(path::uuid("threadId", &thread)?.into());
+    let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentRead)?;
+    let key = agent.thread(path::uuid("threadId", &path.thread_id)?.into());
     let since = query::parse(query.as_deref(), ["since"])?.get(0, |text| {
         text.parse::<u64>().map_err(|_| ApiError::field("since", "since takes a revision: a whole number from 0 up."))
     })?;
@@ -217,27 +255,39 @@ fn matches_etag(headers: &HeaderMap, etag: &str) -> bool {
         .any(|candidate| candidate == "*" || candidate.strip_prefix("W/").unwrap_or(candidate) == etag)
 }
 
-/// DELETE `/chat/{threadId}/executions/{executionId}`: scope `agent:execute`; the thread must be the caller's.
+/// Asks an execution to stop
+///
+/// The record says what became of it. `cancelRequested` is false where it had ended.
+#[utoipa::path(delete, path = "/chat/{threadId}/executions/{executionId}", tag = "turns",
+    params(ExecutionPath),
+    responses((status = 200, body = CancelAnswer, description = "Whether it was asked.")),
+    extensions(("x-access" = json!("agent:execute")), ("x-owner" = json!("threadId"))))]
 pub async fn stop(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path((project, agent, thread, execution)): Path<(String, String, String, String)>,
+    Segments(path): Segments<ExecutionPath>,
 ) -> Result<Json<CancelAnswer>, ApiError> {
-    let agent = access::agent(&app, &caller, &project, &agent, Scope::AgentExecute)?;
-    let key = agent.thread(path::uuid("threadId", &thread)?.into());
-    let execution = path::uuid("executionId", &execution)?.into();
+    let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentExecute)?;
+    let key = agent.thread(path::uuid("threadId", &path.thread_id)?.into());
+    let execution = path::uuid("executionId", &path.execution_id)?.into();
     let cancel_requested = app.turns.stop(&key, execution).await?.ok_or_else(ApiError::not_found)?;
     Ok(Json(CancelAnswer { cancel_requested }))
 }
 
-/// DELETE `/chat/runs/{runId}`: scope `agent:execute`; the turn must be the caller's.
+/// Cancels a suspended turn
+///
+/// A second call says `false`.
+#[utoipa::path(delete, path = "/chat/runs/{runId}", tag = "turns",
+    params(RunPath),
+    responses((status = 200, body = RunCancelAnswer, description = "Whether this call ended it.")),
+    extensions(("x-access" = json!("agent:execute")), ("x-owner" = json!("runId"))))]
 pub async fn cancel_run(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path((project, agent, run)): Path<(String, String, String)>,
+    Segments(path): Segments<RunPath>,
 ) -> Result<Json<RunCancelAnswer>, ApiError> {
-    let agent = access::agent(&app, &caller, &project, &agent, Scope::AgentExecute)?;
-    let run = path::uuid("runId", &run)?.into();
+    let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentExecute)?;
+    let run = path::uuid("runId", &path.run_id)?.into();
     let cancelled =
         app.turns.cancel_run(&agent.project.id, &agent.entry.agent.id, agent.user, run).await?.ok_or_else(ApiError::not_found)?;
     Ok(Json(RunCancelAnswer { cancelled }))

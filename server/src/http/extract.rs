@@ -16,39 +16,21 @@ use turnfast_shared::Code;
 use super::problem::ApiError;
 use crate::{
     app::App,
-    auth::{Auth, Caller, Via},
+    auth::{Caller, Via},
     config::Config,
 };
 
-/// The part of the application's state that knows callers.
-pub trait HasAuth: Send + Sync + 'static {
-    /// Who is who.
-    fn auth(&self) -> &Auth;
-    /// Cookies and origin checks follow its `public_url`.
-    fn config(&self) -> &Config;
-}
-
-impl HasAuth for App {
-    fn auth(&self) -> &Auth {
-        &self.auth
-    }
-
-    fn config(&self) -> &Config {
-        &self.config
-    }
-}
-
-impl<T: HasAuth> FromRequestParts<Arc<T>> for Caller {
+impl FromRequestParts<Arc<App>> for Caller {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &Arc<T>) -> Result<Self, ApiError> {
-        let found = match credential(&parts.headers, state.config()) {
-            Some(Credential::Token(token)) => state.auth().by_token(token).await?,
-            Some(Credential::Session(cookie)) => state.auth().by_session(cookie).await?,
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let found = match credential(&parts.headers, &app.config) {
+            Some(Credential::Token(token)) => app.auth.by_token(token).await?,
+            Some(Credential::Session(cookie)) => app.auth.by_session(cookie).await?,
             None => None,
         };
         let caller = found.ok_or_else(|| ApiError::new(Code::Unauthenticated, "Sign in, or send a valid bearer token."))?;
-        if caller.via == Via::Cookie && !is_safe(&parts.method) && origin(parts, state.config()) != Origin::Same {
+        if caller.via == Via::Cookie && !is_safe(&parts.method) && origin(parts, &app.config) != Origin::Same {
             return Err(cross_origin());
         }
         Ok(caller)

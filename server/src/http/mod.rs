@@ -1,6 +1,6 @@
 //! Routes, extractors, problem answers, SSE. Knows no SQL.
 //!
-//! Every route's scope and owner rule stands in the doc of its handler; [`access`] enforces the scope, the store's
+//! Every route's scope and owner rule stands with its handler ([`openapi`]); [`access`] enforces the scope, the store's
 //! [`ThreadKey`](crate::store::turns::ThreadKey) the owner.
 
 pub mod access;
@@ -10,6 +10,7 @@ pub mod body;
 pub mod chat;
 pub mod extract;
 pub mod health;
+pub mod openapi;
 pub mod path;
 pub mod problem;
 pub mod push;
@@ -23,10 +24,11 @@ use axum::{
     Router,
     http::{HeaderValue, Uri, header},
     response::{IntoResponse, Response},
-    routing::{delete, get, post},
 };
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 use turnfast_shared::Code;
+use utoipa::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::problem::ApiError;
 use crate::app::App;
@@ -34,26 +36,34 @@ use crate::app::App;
 /// First segments of paths that belong to the API: an unknown path below one is a problem answer, not the page.
 const API: [&str; 7] = ["projects", "auth", "push", "healthz", "readyz", "openapi.json", "metrics"];
 
-/// All routes.
+/// The routes of the API, each with its documentation. A route comes in through `routes!` or not at all.
+fn routes() -> OpenApiRouter<Arc<App>> {
+    let agent = OpenApiRouter::new()
+        .routes(routes!(threads::agent))
+        .routes(routes!(chat::submit))
+        .routes(routes!(chat::resume))
+        .routes(routes!(chat::messages))
+        .routes(routes!(chat::stop))
+        .routes(routes!(chat::cancel_run))
+        .routes(routes!(threads::list))
+        .routes(routes!(threads::get, threads::rename, threads::delete));
+    OpenApiRouter::with_openapi(openapi::Base::openapi())
+        .routes(routes!(threads::projects))
+        .routes(routes!(threads::agents))
+        .nest("/projects/{projectId}/agents/v2/{agentId}", agent)
+        .routes(routes!(push::follow))
+        .routes(routes!(auth::login))
+        .routes(routes!(auth::logout))
+        .routes(routes!(auth::me))
+        .routes(routes!(auth::link))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(openapi::document))
+}
+
+/// Everything that the server answers.
 pub fn router(app: Arc<App>) -> Router {
-    const AGENT: &str = "/projects/{project}/agents/v2/{agent}";
-    let agent = Router::new()
-        .route("/", get(threads::agent))
-        .route("/chat", post(chat::submit))
-        .route("/chat/resume", post(chat::resume))
-        .route("/chat/{thread}/messages", get(chat::messages))
-        .route("/chat/{thread}/executions/{execution}", delete(chat::stop))
-        .route("/chat/runs/{run}", delete(chat::cancel_run))
-        .route("/threads", get(threads::list))
-        .route("/threads/{thread}", get(threads::get).patch(threads::rename).delete(threads::delete));
-    Router::new()
-        .route("/projects", get(threads::projects))
-        .route("/projects/{project}/agents/v2", get(threads::agents))
-        .nest(AGENT, agent)
-        .route("/push", get(push::follow))
-        .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
-        .merge(auth::routes())
+    Router::from(routes())
         .method_not_allowed_fallback(method_not_allowed)
         .fallback_service(assets::router().layer(axum::middleware::from_fn(unknown_api_path)))
         .layer(SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))
@@ -74,3 +84,6 @@ async fn unknown_api_path(uri: Uri, request: axum::extract::Request, next: axum:
 fn panicked(_panic: Box<dyn Any + Send>) -> Response {
     ApiError::new(Code::Internal, "The server failed on this request. Its log says more.").into_response()
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

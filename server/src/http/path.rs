@@ -1,8 +1,113 @@
 //! Values in paths.
 
+use axum::{
+    extract::{FromRequestParts, Path},
+    http::request::Parts,
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use turnfast_shared::{
+    Code,
+    ids::{ExecutionId, RunId, Slug, ThreadId},
+};
+use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::problem::ApiError;
+
+/// A path's values. Text as it comes: what a value may be is told only to those who may use the route.
+#[derive(Clone, Debug)]
+pub struct Segments<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segments<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Path::<T>::from_request_parts(parts, state).await {
+            Ok(Path(values)) => Ok(Self(values)),
+            Err(rejection) if rejection.status().is_client_error() => {
+                Err(ApiError::new(Code::InvalidRequest, "The path is not UTF-8 once its percent signs are decoded."))
+            }
+            Err(rejection) => {
+                tracing::error!(%rejection, "a route's path does not have the values that its handler takes");
+                Err(ApiError::new(Code::Internal, "The server failed on this request. Its log says more."))
+            }
+        }
+    }
+}
+
+/// `/projects/{projectId}/…`.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Path)]
+pub struct ProjectPath {
+    /// The project.
+    #[param(value_type = Slug)]
+    pub project_id: String,
+}
+
+/// `/projects/{projectId}/agents/v2/{agentId}/…`: the base of the contract.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Path)]
+pub struct AgentPath {
+    /// The project.
+    #[param(value_type = Slug)]
+    pub project_id: String,
+    /// The agent.
+    #[param(value_type = Slug)]
+    pub agent_id: String,
+}
+
+/// A thread of an agent.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Path)]
+pub struct ThreadPath {
+    /// The project.
+    #[param(value_type = Slug)]
+    pub project_id: String,
+    /// The agent.
+    #[param(value_type = Slug)]
+    pub agent_id: String,
+    /// The thread.
+    #[param(value_type = ThreadId)]
+    pub thread_id: String,
+}
+
+/// An execution of a thread.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Path)]
+pub struct ExecutionPath {
+    /// The project.
+    #[param(value_type = Slug)]
+    pub project_id: String,
+    /// The agent.
+    #[param(value_type = Slug)]
+    pub agent_id: String,
+    /// The thread.
+    #[param(value_type = ThreadId)]
+    pub thread_id: String,
+    /// The execution.
+    #[param(value_type = ExecutionId)]
+    pub execution_id: String,
+}
+
+/// A suspended turn of an agent.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Path)]
+pub struct RunPath {
+    /// The project.
+    #[param(value_type = Slug)]
+    pub project_id: String,
+    /// The agent.
+    #[param(value_type = Slug)]
+    pub agent_id: String,
+    /// The turn.
+    #[param(value_type = RunId)]
+    pub run_id: String,
+}
 
 /// A UUID.
 ///

@@ -18,7 +18,12 @@ use crate::{
 /// Reconnects are spread over this range of milliseconds, so that a restart does not bring every browser back at once.
 const RETRY_MS: std::ops::Range<u32> = 1_000..4_000;
 
-/// Follows the caller's threads.
+/// Follows the caller's threads
+///
+/// Invalidations without content, over all projects: who gets one reads. No memory: who reconnects reads.
+#[utoipa::path(get, path = "/push", tag = "notifications",
+    responses((status = 200, content_type = "text/event-stream", body = PushEvent, description = "Notifications, one per `data:`, until the reader leaves.")),
+    extensions(("x-access" = json!("signed-in"))))]
 pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, ApiError> {
     // Subscribed before the answer begins: whoever sees `connected` misses nothing that is committed from then on.
     let follower = app.hub.follow(caller.user);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     Json,
     body::Body,
-    extract::{Path, RawQuery, State},
+    extract::{RawQuery, State},
     http::{HeaderMap, StatusCode},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -15,7 +15,12 @@ use turnfast_shared::{
     limits::{THREADS_DEFAULT, THREADS_MAX, TITLE_CHARS},
 };
 
-use super::{access, body, path, problem::ApiError, query};
+use super::{
+    access, body,
+    path::{self, AgentPath, ProjectPath, Segments, ThreadPath},
+    problem::ApiError,
+    query,
+};
 use crate::{
     agents::catalog::Entry,
     app::App,
@@ -28,7 +33,10 @@ use crate::{
 /// Bytes of a rename's body.
 const RENAME_BODY_MAX: usize = 16 * 1024;
 
-/// GET `/projects`: those in which the caller has `agent:read`.
+/// The projects in which the caller has `agent:read`
+#[utoipa::path(get, path = "/projects", tag = "agents",
+    responses((status = 200, body = ProjectList, description = "In the order of the configuration.")),
+    extensions(("x-access" = json!("signed-in")), ("x-problems" = json!(["agents_disabled"]))))]
 pub async fn projects(State(app): State<Arc<App>>, caller: Caller) -> Result<Json<ProjectList>, ApiError> {
     access::enabled(&app)?;
     let visible = app.config.projects.iter().filter_map(|project| Some((project, caller.scopes_in(project)?)));
@@ -40,23 +48,31 @@ pub async fn projects(State(app): State<Arc<App>>, caller: Caller) -> Result<Jso
     Ok(Json(ProjectList { projects: projects.collect() }))
 }
 
-/// GET `/projects/{p}/agents/v2`: scope `agent:read`.
+/// The agents of a project
+#[utoipa::path(get, path = "/projects/{projectId}/agents/v2", tag = "agents",
+    params(ProjectPath),
+    responses((status = 200, body = AgentList, description = "In the order of the configuration.")),
+    extensions(("x-access" = json!("agent:read"))))]
 pub async fn agents(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path(project): Path<String>,
+    Segments(path): Segments<ProjectPath>,
 ) -> Result<Json<AgentList>, ApiError> {
-    let project = access::project(&app, &caller, &project, Scope::AgentRead)?;
+    let project = access::project(&app, &caller, &path.project_id, Scope::AgentRead)?;
     Ok(Json(AgentList { agents: app.catalog.agents(&project.id).map(wire_agent).collect() }))
 }
 
-/// GET `/projects/{p}/agents/v2/{a}`: scope `agent:read`.
+/// An agent
+#[utoipa::path(get, path = "/", tag = "agents",
+    params(AgentPath),
+    responses((status = 200, body = Agent, description = "The agent.")),
+    extensions(("x-access" = json!("agent:read"))))]
 pub async fn agent(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path((project, agent)): Path<(String, String)>,
+    Segments(path): Segments<AgentPath>,
 ) -> Result<Json<Agent>, ApiError> {
-    let agent = access::agent(&app, &caller, &project, &agent, Scope::AgentRead)?;
+    let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentRead)?;
     Ok(Json(wire_agent(agent.entry)))
 }
 
@@ -70,14 +86,22 @@ fn wire_agent(entry: &Entry) -> Agent {
     Agent { id: agent.id.clone(), name: agent.name.clone(), engine: engine.to_owned(), model: agent.model.clone() }
 }
 
-/// GET `/threads`: scope `agent:read`; the caller's own.
+/// The caller's threads, newest first
+#[utoipa::path(get, path = "/threads", tag = "threads",
+    params(
+        AgentPath,
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Threads of a page; 20 where absent."),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before."),
+    ),
+    responses((status = 200, body = ThreadPage, description = "A page.")),
+    extensions(("x-access" = json!("agent:read"))))]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path((project, agent)): Path<(String, String)>,
+    Segments(path): Segments<AgentPath>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<ThreadPage>, ApiError> {
-    let agent = access::agent(&app, &caller, &project, &agent, Scope::AgentRead)?;
+    let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentRead)?;
     let query = query::parse(query.as_deref(), ["limit", "cursor"])?;
     let limit = query.get(0, |text| {
         let limit = text.parse().ok().filter(|limit| (1..=THREADS_MAX).contains(limit));
@@ -95,27 +119,36 @@ pub async fn list(
     Ok(Json(ThreadPage { threads: rows.into_iter().map(wire_thread).collect(), next_cursor }))
 }
 
-/// GET `/threads/{threadId}`: scope `agent:read`; the thread must be the caller's.
+/// A thread
+#[utoipa::path(get, path = "/threads/{threadId}", tag = "threads",
+    params(ThreadPath),
+    responses((status = 200, body = Thread, description = "The thread.")),
+    extensions(("x-access" = json!("agent:read")), ("x-owner" = json!("threadId"))))]
 pub async fn get(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path((project, agent, thread)): Path<(String, String, String)>,
+    Segments(path): Segments<ThreadPath>,
 ) -> Result<Json<Thread>, ApiError> {
-    let agent = access::agent(&app, &caller, &project, &agent, Scope::AgentRead)?;
-    let key = agent.thread(path::uuid("threadId", &thread)?.into());
+    let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentRead)?;
+    let key = agent.thread(path::uuid("threadId", &path.thread_id)?.into());
     Ok(Json(wire_thread(app.store.thread(&key).await?.ok_or_else(ApiError::not_found)?)))
 }
 
-/// PATCH `/threads/{threadId}`: scope `agent:execute`; the thread must be the caller's.
+/// Renames a thread
+#[utoipa::path(patch, path = "/threads/{threadId}", tag = "threads",
+    params(ThreadPath),
+    request_body = RenameThread,
+    responses((status = 200, body = Thread, description = "The thread as it is now.")),
+    extensions(("x-access" = json!("agent:execute")), ("x-owner" = json!("threadId"))))]
 pub async fn rename(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path((project, agent, thread)): Path<(String, String, String)>,
+    Segments(path): Segments<ThreadPath>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Thread>, ApiError> {
-    let agent = access::agent(&app, &caller, &project, &agent, Scope::AgentExecute)?;
-    let key = agent.thread(path::uuid("threadId", &thread)?.into());
+    let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentExecute)?;
+    let key = agent.thread(path::uuid("threadId", &path.thread_id)?.into());
     let request: RenameThread = body::json(&headers, body, RENAME_BODY_MAX).await?;
     let title = request.title.trim();
     if title.is_empty() || title.chars().count() > TITLE_CHARS {
@@ -127,14 +160,20 @@ pub async fn rename(
     Ok(Json(wire_thread(app.store.thread(&key).await?.ok_or_else(ApiError::not_found)?)))
 }
 
-/// DELETE `/threads/{threadId}`: scope `agent:execute`; the thread must be the caller's.
+/// Deletes a thread
+///
+/// Not while it runs a turn.
+#[utoipa::path(delete, path = "/threads/{threadId}", tag = "threads",
+    params(ThreadPath),
+    responses((status = 204, description = "It is gone.")),
+    extensions(("x-access" = json!("agent:execute")), ("x-owner" = json!("threadId")), ("x-problems" = json!(["turn_already_running"]))))]
 pub async fn delete(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path((project, agent, thread)): Path<(String, String, String)>,
+    Segments(path): Segments<ThreadPath>,
 ) -> Result<StatusCode, ApiError> {
-    let agent = access::agent(&app, &caller, &project, &agent, Scope::AgentExecute)?;
-    let key = agent.thread(path::uuid("threadId", &thread)?.into());
+    let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentExecute)?;
+    let key = agent.thread(path::uuid("threadId", &path.thread_id)?.into());
     app.turns.delete_thread(&key).await.map_err(|refused| {
         let mut error = ApiError::from(refused);
         if error.0.code == Code::TurnAlreadyRunning {

@@ -11,7 +11,11 @@ use turnfast_shared::{
 };
 use uuid::Uuid;
 
-use super::{Store, turns::*};
+use super::{
+    Store,
+    auth::{Digest, NewSession, NewUser, Token},
+    turns::*,
+};
 
 /// Makes a `#[tokio::test]` of each function of this module. `$open` gives a fresh store and whatever keeps it alive.
 macro_rules! conformance {
@@ -34,9 +38,11 @@ macro_rules! conformance {
             of_racing_answers_one_wins
             a_stop_ends_a_suspension_whichever_came_first
             a_suspended_turn_is_cancelled_once
+            a_suspension_expires_after_its_time
             orphans_are_found_by_their_process
             threads_are_listed_newest_first_in_pages
             threads_are_renamed_and_deleted
+            attachments_come_and_go_with_their_thread
             dropped_callers_leave_nothing_half_done
             a_dead_process_is_succeeded_once
             wishes_to_stop_are_found
@@ -78,6 +84,7 @@ fn turn(key: ThreadKey, n: u128) -> NewTurn {
         title: format!("title {n}"),
         message: message(n),
         content: vec![Part::Text { text: format!("question {n}") }],
+        attachments: Vec::new(),
         assistant_message: answer(n),
         execution: execution(n),
         process: process(1),
@@ -527,6 +534,33 @@ pub(crate) async fn a_suspended_turn_is_cancelled_once(store: S) {
     assert_eq!(store.admit_resume(resume(1, "c1", 8)).await.unwrap(), ResumeAdmission::Closed);
 }
 
+/// Turns that wait for too long end with an explanation; those that wait for less, or run, go on.
+pub(crate) async fn a_suspension_expires_after_its_time(store: S) {
+    for n in 1..=3 {
+        accept(&store, key(n), n).await;
+    }
+    // Suspended at 50; see `suspend`.
+    suspend(&store, key(1), 1, vec![approval("c1", 1), approval("c2", 1)]).await;
+    suspend(&store, key(2), 2, vec![approval("c1", 2)]).await;
+    let answered = store.admit_resume(resume(2, "c1", 8)).await.unwrap();
+    assert!(matches!(answered, ResumeAdmission::Accepted { .. }), "{answered:?}");
+    let error = ExecutionError { message: "Nobody answered.".to_owned(), error_code: Some("expired".to_owned()) };
+    assert_eq!(store.expire_suspended(50, &error, 90).await.unwrap(), []);
+    let expired = store.expire_suspended(51, &error, 90).await.unwrap();
+    assert_eq!(expired, [Expired { key: key(1), execution: execution(1), revision: 3 }]);
+    assert_eq!(store.expire_suspended(51, &error, 90).await.unwrap(), []);
+
+    let snapshot = store.snapshot(&key(1), None).await.unwrap().unwrap();
+    assert_eq!((snapshot.revision, snapshot.active, snapshot.suspensions.len()), (3, None, 0));
+    let message = read(&store, &key(1)).await.1.pop().unwrap();
+    assert_eq!((message.execution_status, message.execution_error.clone()), (Some(ExecutionStatus::Cancelled), Some(error)));
+    assert!(message.content.iter().all(|part| part.as_tool_call().unwrap().state == ToolState::Cancelled), "{message:?}");
+    assert_eq!(store.admit_resume(resume(1, "c1", 9)).await.unwrap(), ResumeAdmission::Closed);
+    assert_eq!(store.snapshot(&key(2), None).await.unwrap().unwrap().active, Some(execution(8)), "it was answered in time");
+    assert_eq!(store.snapshot(&key(3), None).await.unwrap().unwrap().active, Some(execution(3)), "it never waited");
+    assert!(matches!(store.admit(turn(key(1), 4)).await.unwrap(), Admission::Accepted { .. }), "the thread is usable");
+}
+
 /// What a process left running is found by its id, with all that recovery needs.
 pub(crate) async fn orphans_are_found_by_their_process(store: S) {
     assert!(store.running_processes().await.unwrap().is_empty());
@@ -652,6 +686,54 @@ pub(crate) async fn threads_are_renamed_and_deleted(store: S) {
     store.ping().await.unwrap();
 }
 
+/// Attachments are recorded with their turn or not at all, found only under their thread's whole key, and deleted with it.
+pub(crate) async fn attachments_come_and_go_with_their_thread(store: S) {
+    let id = |n: u128| Uuid::from_u128(0x70_000 + n);
+    let file = |n, data: &[u8]| Attachment {
+        id: id(n),
+        name: format!("file {n} é.bin"),
+        media_type: "text/plain; charset=utf-8".to_owned(),
+        data: data.to_vec().into(),
+    };
+    let every_byte: Vec<u8> = (0..=u8::MAX).cycle().take(300_000).collect();
+    let sent = [file(1, &every_byte), file(2, b"")];
+    let with = |n, key, attachments: &[Attachment]| NewTurn { attachments: attachments.to_vec(), ..turn(key, n) };
+    let get = |key: ThreadKey, n| {
+        let store = store.clone();
+        async move { store.attachment(&key.project, &key.agent, key.owner, id(n)).await.unwrap() }
+    };
+    assert!(matches!(store.admit(with(1, key(1), &sent)).await.unwrap(), Admission::Accepted { .. }));
+    assert_eq!((get(key(1), 1).await, get(key(1), 2).await), (Some(sent[0].clone()), Some(sent[1].clone())));
+
+    for refused in [with(2, key(1), &[file(3, b"x")]), with(1, key(1), &[file(4, b"x")])] {
+        assert!(!matches!(store.admit(refused).await.unwrap(), Admission::Accepted { .. }));
+    }
+    accept(&store, ThreadKey { owner: user(2), ..key(2) }, 5).await;
+    let strangers = [
+        ThreadKey { owner: user(2), ..key(1) },
+        ThreadKey { project: "other".parse().unwrap(), ..key(1) },
+        ThreadKey { agent: "other".parse().unwrap(), ..key(1) },
+    ];
+    for stranger in strangers {
+        assert_eq!(get(stranger, 1).await, None);
+    }
+    for never in [3, 4, 9] {
+        assert_eq!(get(key(1), never).await, None, "nothing is left of a turn that was not accepted");
+    }
+
+    let mut found = store.attachments(thread(1), &[id(2), id(9), id(1)]).await.unwrap();
+    found.sort_unstable_by_key(|attachment| attachment.id);
+    assert_eq!(found, sent);
+    assert!(store.attachments(thread(2), &[id(1)]).await.unwrap().is_empty(), "it belongs to another thread");
+    assert!(store.attachments(thread(1), &[]).await.unwrap().is_empty());
+
+    finish(&store, key(1), 1).await;
+    assert!(matches!(store.delete_thread(&key(1)).await.unwrap(), DeleteOutcome::Deleted { .. }));
+    assert_eq!(get(key(1), 1).await, None);
+    assert!(store.attachments(thread(1), &[id(1), id(2)]).await.unwrap().is_empty());
+    assert!(matches!(store.admit(with(1, key(1), &sent)).await.unwrap(), Admission::Accepted { .. }), "its ids are free again");
+}
+
 /// A caller that is dropped midway, as a request's future is when its client goes away, leaves no transaction open.
 pub(crate) async fn dropped_callers_leave_nothing_half_done(store: S) {
     for n in 1..=40 {
@@ -671,4 +753,92 @@ pub(crate) async fn dropped_callers_leave_nothing_half_done(store: S) {
         let there = store.snapshot(&key(n), None).await.unwrap();
         assert!(there.is_none_or(|snapshot| snapshot.messages.len() == 2), "all or nothing");
     }
+}
+
+/// Fills a store with threads in every state: ended, running, suspended, resumed, renamed, with attachments and odd text; and users.
+pub(crate) async fn busy_record(store: S) {
+    let people = [("ada", user(1), Some("hash")), ("bob \u{1f980}", user(2), None)];
+    for (name, id, hash) in people {
+        let new = NewUser { id, name: name.to_owned(), password_hash: hash.map(str::to_owned), created_at: 3 };
+        assert!(store.add_user(new).await.unwrap());
+    }
+    store.begin_session(user(1), NewSession { digest: Digest([1; 32]), now: 5, expires_at: 50 }).await.unwrap();
+    store.put_link(user(2), Digest([2; 32]), 60).await.unwrap();
+    let token = Token {
+        id: Uuid::from_u128(5),
+        user: user(1),
+        name: "ada".to_owned(),
+        scopes: Some("agent:read".to_owned()),
+        expires_at: None,
+        revoked_at: None,
+        created_at: 4,
+    };
+    store.add_token(token, Digest([3; 32])).await.unwrap();
+    store.set_disabled(user(2), true).await.unwrap();
+
+    let attachments = vec![Attachment {
+        id: Uuid::from_u128(0x70_001),
+        name: "a \u{202e} name.png".to_owned(),
+        media_type: "image/png".to_owned(),
+        data: vec![0, 255, 10, 13].into(),
+    }];
+    store.admit(NewTurn { attachments, ..turn(key(1), 1) }).await.unwrap();
+    finish(&store, key(1), 1).await;
+    accept(&store, key(1), 2).await;
+    let odd = "quotes \" ' \\ newline \n tab \t emoji \u{1f980} nothing \u{7f}";
+    write(&store, Flush { parts: vec![text_write(0, 0, odd), text_write(0, 1, "more")], ..flush_of(key(1), 2) }).await;
+    store.request_stop(&key(1), execution(2), 9).await.unwrap();
+
+    accept(&store, key(2), 3).await;
+    suspend(&store, key(2), 3, vec![approval("c2", 3), approval("c1", 3)]).await;
+
+    accept(&store, key(3), 4).await;
+    suspend(&store, key(3), 4, vec![approval("c1", 4), approval("c2", 4)]).await;
+    store.admit_resume(NewResume { ..resume(4, "c1", 5) }).await.unwrap();
+
+    accept(&store, key(4), 6).await;
+    let error = ExecutionError { message: "it broke".to_owned(), error_code: None };
+    let failed = End { error: Some(error), ..end(ExecutionStatus::Error, &[Part::Text { text: odd.to_owned() }]) };
+    write(&store, Flush { end: Some(failed), ..flush_of(key(4), 6) }).await;
+    store.rename_thread(&key(4), "renamed".to_owned()).await.unwrap();
+}
+
+/// Another turn in a thread of [`busy_record`] that is free.
+pub(crate) async fn another_turn(store: &dyn Store) {
+    assert!(matches!(store.admit(turn(key(4), 40)).await.unwrap(), Admission::Accepted { .. }));
+}
+
+/// All that can be read of [`busy_record`].
+pub(crate) async fn everything(store: &dyn Store) -> String {
+    use std::fmt::Write as _;
+
+    let mut all = String::new();
+    let k = key(1);
+    let _ = writeln!(all, "{:#?}", store.users().await.unwrap());
+    let _ = writeln!(all, "{:#?}", store.tokens().await.unwrap());
+    let _ = writeln!(all, "{:#?}", store.token(Digest([3; 32]), 9).await.unwrap());
+    let _ = writeln!(all, "{:#?}", store.session(Digest([1; 32]), 9).await.unwrap());
+    let _ = writeln!(all, "{:#?}", store.password_hash("ada").await.unwrap());
+    let _ = writeln!(all, "{:#?}", store.threads(&k.project, &k.agent, k.owner, None, 100).await.unwrap());
+    let _ = writeln!(all, "{:#?}", store.attachment(&k.project, &k.agent, k.owner, Uuid::from_u128(0x70_001)).await.unwrap());
+    for n in 1..=4 {
+        let key = key(n);
+        let _ = writeln!(all, "{:#?}", store.thread(&key).await.unwrap());
+        for since in [None, Some(1), Some(2)] {
+            let snapshot = store.snapshot(&key, since).await.unwrap().unwrap();
+            let _ = writeln!(all, "{} {:?} {:#?}", snapshot.revision, snapshot.active, snapshot.suspensions);
+            for message in snapshot.messages {
+                let _ = writeln!(all, "{:#?}", message.parse().unwrap());
+            }
+        }
+        for message in [1, 2, 3, 4, 6] {
+            if let Ok(input) = store.turn_input(key.thread, answer(message)).await {
+                let _ = writeln!(all, "{input:#?}");
+            }
+        }
+    }
+    let mut orphans = store.orphans(process(1)).await.unwrap();
+    orphans.sort_unstable_by_key(|orphan| orphan.execution);
+    let _ = writeln!(all, "{orphans:#?}");
+    all
 }

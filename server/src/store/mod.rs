@@ -3,6 +3,7 @@
 pub mod auth;
 #[cfg(test)]
 pub(crate) mod conformance;
+pub(crate) mod copy;
 pub mod postgres;
 pub mod sqlite;
 pub mod turns;
@@ -13,7 +14,10 @@ pub use auth::AuthStore;
 pub use turns::TurnStore;
 
 use self::{postgres::PostgresStore, sqlite::SqliteStore};
-use crate::config::Config;
+use crate::{
+    config::Config,
+    liveness::{Liveness, LockFiles, PostgresLocks},
+};
 
 /// Why the record could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -71,5 +75,24 @@ impl Database {
             Self::Sqlite(store) => Arc::new(store.clone()),
             Self::Postgres(store) => Arc::new(store.clone()),
         }
+    }
+
+    /// The same, for a copy.
+    pub(crate) fn copyable(&self) -> &dyn copy::Copyable {
+        match self {
+            Self::Sqlite(store) => store,
+            Self::Postgres(store) => store,
+        }
+    }
+
+    /// The locks of the processes that use it.
+    ///
+    /// # Errors
+    /// The folder for them cannot be created.
+    pub fn locks(&self) -> Result<Arc<dyn Liveness>, StoreError> {
+        Ok(match self {
+            Self::Sqlite(store) => Arc::new(LockFiles::open(&store.folder().join("processes"))?),
+            Self::Postgres(store) => Arc::new(PostgresLocks::new(store)),
+        })
     }
 }

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use serde_json::value::RawValue;
 use turnfast_shared::{
     ExecutionStatus, Message, Millis, Part, Role,
+    api::AttachmentId,
     event::Suspension,
     ids::{ExecutionId, MessageId, ProcessId, RunId, Slug, ThreadId, UserId},
     message::{ExecutionError, ResumeData},
@@ -38,6 +40,19 @@ pub enum ThreadChoice {
     NewIfUnknown,
 }
 
+/// A file that goes with a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// Its id, which is new and unique.
+    pub id: AttachmentId,
+    /// Its name, for people.
+    pub name: String,
+    /// Its media type, as the server found it to be.
+    pub media_type: String,
+    /// Its bytes.
+    pub data: Bytes,
+}
+
 /// A typed turn to be accepted.
 #[derive(Clone, Debug)]
 pub struct NewTurn {
@@ -51,6 +66,8 @@ pub struct NewTurn {
     pub message: MessageId,
     /// What the person sent.
     pub content: Vec<Part>,
+    /// The files that `content` names. They are recorded with the turn or not at all, and go with its thread.
+    pub attachments: Vec<Attachment>,
     /// The id of the message that will answer it.
     pub assistant_message: MessageId,
     /// The first execution.
@@ -232,6 +249,17 @@ pub enum RunCancelOutcome {
     },
 }
 
+/// A turn that waited too long for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// Its thread.
+    pub key: ThreadKey,
+    /// The execution that was suspended.
+    pub execution: ExecutionId,
+    /// The thread's revision.
+    pub revision: u64,
+}
+
 /// An execution that its process left `running`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
@@ -407,6 +435,9 @@ pub trait TurnStore: Send + Sync {
         at: Millis,
     ) -> Result<RunCancelOutcome, StoreError>;
 
+    /// Ends every turn that has been suspended since before `before`: `cancelled`, with `error`, its questions closed.
+    async fn expire_suspended(&self, before: Millis, error: &ExecutionError, at: Millis) -> Result<Vec<Expired>, StoreError>;
+
     /// Processes that have executions `running`.
     async fn running_processes(&self) -> Result<Vec<ProcessId>, StoreError>;
 
@@ -427,6 +458,18 @@ pub trait TurnStore: Send + Sync {
 
     /// What an execution of `message` starts from: the messages before it, and its own parts.
     async fn turn_input(&self, thread: ThreadId, message: MessageId) -> Result<(Vec<Message>, Vec<Part>), StoreError>;
+
+    /// An attachment of a user's thread with an agent; `None`: not found.
+    async fn attachment(
+        &self,
+        project: &Slug,
+        agent: &Slug,
+        owner: UserId,
+        id: AttachmentId,
+    ) -> Result<Option<Attachment>, StoreError>;
+
+    /// Those of the attachments `ids` that belong to the thread, in any order.
+    async fn attachments(&self, thread: ThreadId, ids: &[AttachmentId]) -> Result<Vec<Attachment>, StoreError>;
 
     /// One page of a user's threads with an agent, newest first.
     async fn threads(

@@ -26,7 +26,7 @@ use turnfast_shared::{
     api::ExecutionUpdated,
     ids::{ExecutionId, MessageId, ProcessId, RunId, Slug, ThreadId, UserId},
     limits::TITLE_CHARS,
-    message::{AnswerMismatch, ResumeData},
+    message::{AnswerMismatch, ExecutionError, ResumeData},
 };
 use uuid::Uuid;
 
@@ -45,13 +45,17 @@ use crate::{
     store::{
         Store, StoreError,
         turns::{
-            Admission, DeleteOutcome, NewResume, NewTurn, ResumeAdmission, RunCancelOutcome, StopOutcome, ThreadChoice, ThreadKey,
+            Admission, DeleteOutcome, Expired, NewResume, NewTurn, ResumeAdmission, RunCancelOutcome, StopOutcome, ThreadChoice,
+            ThreadKey,
         },
     },
 };
 
 /// How long executions that were told to end at shutdown get to record it.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How often suspended turns are looked through for those that have waited too long. The limit is in hours.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 
 /// Pause between attempts to read what an accepted execution starts from.
 const READ_AGAIN: Duration = Duration::from_millis(500);
@@ -247,6 +251,7 @@ impl Turns {
                 title: title_of(&submit.text),
                 message: submit.message,
                 content: vec![Part::Text { text: submit.text }],
+                attachments: Vec::new(),
                 assistant_message,
                 execution,
                 process,
@@ -379,6 +384,31 @@ impl Turns {
                 Some(true)
             }
         })
+    }
+
+    /// Ends what has waited for a person for longer than `limit`, now and from then on. Never returns.
+    pub async fn expire_suspensions(&self, limit: Duration) {
+        let mut ticks = tokio::time::interval(EXPIRE_EVERY);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = self.expire_suspended(limit).await {
+                tracing::warn!(%error, "what has waited too long could not be ended; trying again");
+            }
+        }
+    }
+
+    async fn expire_suspended(&self, limit: Duration) -> Result<(), StoreError> {
+        let now = clock::now();
+        let before = now.saturating_sub(i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
+        let error = ExecutionError {
+            message: "Nobody answered in time, so this turn was ended. Send a new message to go on.".to_owned(),
+            error_code: Some("interaction_expired".to_owned()),
+        };
+        for Expired { key, execution, revision } in self.store.expire_suspended(before, &error, now).await? {
+            tracing::info!(%execution, thread = %key.thread, "ended a turn that nobody answered");
+            notify(&self.relay, &key, Some(execution), revision);
+        }
+        Ok(())
     }
 
     /// Renames a thread; `false`: not found.

@@ -493,6 +493,26 @@ async fn a_suspended_turn_goes_on_in_the_same_message() {
 }
 
 #[tokio::test]
+async fn a_question_that_nobody_answers_expires_and_says_so() {
+    let world = World::new().await;
+    let mut follower = world.follow();
+    let (mut live, input, script) = world.submit(7).await;
+    script.send(Ok(tool_call("c1"))).unwrap();
+    script.send(Ok(suspended(&input, "c1"))).unwrap();
+    drop(script);
+    live.rest().await;
+    world.turns.expire_suspended(Duration::from_secs(3_600)).await.unwrap();
+    assert_eq!(world.messages().await.pop().unwrap().execution_status, Some(ExecutionStatus::Suspended), "it has time left");
+    // The clock counts milliseconds: it may take one of them until "longer than nothing" is true.
+    while world.messages().await.pop().unwrap().execution_status == Some(ExecutionStatus::Suspended) {
+        world.turns.expire_suspended(Duration::ZERO).await.unwrap();
+    }
+    let message = world.until_status(&mut follower, ExecutionStatus::Cancelled).await;
+    assert_eq!(message.execution_error.unwrap().error_code.as_deref(), Some("interaction_expired"));
+    let (_live, ..) = world.submit(8).await;
+}
+
+#[tokio::test]
 async fn a_stop_wins_over_a_suspension_that_it_races() {
     let world = World::new().await;
     let mut follower = world.follow();
@@ -551,6 +571,7 @@ async fn a_start_ends_what_a_dead_process_left_and_only_that() {
             title: String::new(),
             message: Uuid::from_u128(thread + 100).into(),
             content: vec![],
+            attachments: Vec::new(),
             assistant_message: Uuid::from_u128(thread + 200).into(),
             execution,
             process: Uuid::from_u128(0xdead).into(),

@@ -412,6 +412,15 @@ fn a_call_that_ran_when_the_server_died_may_have_taken_effect_and_says_so() {
     assert!(!call(&timeline, "pending").error.unwrap().contains("not known"));
 }
 
+#[test]
+fn recorded_parts_that_nobody_writes_any_more_come_to_rest() {
+    let parts = closed(unfinished().into_parts(), ExecutionStatus::Interrupted, 77);
+    assert_eq!((parts[0].as_text(), parts.len()), (Some("text"), unfinished().parts().len()));
+    assert!(matches!(parts[1], Part::Reasoning { end_time: Some(77), .. }));
+    assert!(parts.iter().filter_map(Part::as_tool_call).all(|call| call.state.is_settled()));
+    assert_eq!(closed(parts.clone(), ExecutionStatus::Interrupted, 99), parts, "once");
+}
+
 proptest! {
     #[test]
     fn any_cut_of_deltas_gives_the_same_parts(

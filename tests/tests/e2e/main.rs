@@ -4,8 +4,11 @@ mod access;
 mod crash;
 mod harness;
 mod interactions;
+mod mcp;
+mod page;
 mod postgres;
 mod provider_errors;
+mod refusals;
 mod smoke;
 mod stop;
 mod turns;
@@ -29,8 +32,13 @@ struct House {
 
 impl House {
     async fn open() -> Result<Self> {
+        Self::open_with("").await
+    }
+
+    /// With `more` in the configuration.
+    async fn open_with(more: &str) -> Result<Self> {
         let provider = Provider::start().await?;
-        let installation = Installation::with_provider(&provider)?;
+        let installation = Installation::with_provider_and(&provider, more)?;
         let token = installation.user("alice").await?;
         let server = installation.serve().await?;
         let alice = server.client(&token)?;

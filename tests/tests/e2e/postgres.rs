@@ -131,10 +131,8 @@ async fn an_agent_that_goes_on_does_so_at_another_process_in_the_same_message() 
     let again = pair.provider.request(1).await?;
     ensure!(again.body.to_string().contains("word1 word2"), "{:#}", again.body);
     pair.provider.release("gate").await?;
-    let read = pair
-        .at_b
-        .read_until("steady", started.thread, "the end of the turn", |read| read.active_execution_id.is_none())
-        .await?;
+    let read =
+        pair.at_b.read_until("steady", started.thread, "the end of the turn", |read| read.active_execution_id.is_none()).await?;
     assert_eq!(read.messages.len(), 2, "{read:#?}");
     let message = assistant(&read)?;
     assert_eq!((message.id, message.execution_status), (started.assistant, Some(ExecutionStatus::Success)));
@@ -160,11 +158,8 @@ async fn a_stop_that_was_answered_survives_its_process_and_the_one_that_ran_the_
 #[tokio::test]
 async fn one_message_sent_to_two_processes_at_once_is_one_turn() -> Result<()> {
     let pair = Pair::open().await?;
-    let request = ChatRequest {
-        message: "[[say:once]]".to_owned(),
-        message_id: Some(Uuid::now_v7().into()),
-        ..ChatRequest::default()
-    };
+    let request =
+        ChatRequest { message: "[[say:once]]".to_owned(), message_id: Some(Uuid::now_v7().into()), ..ChatRequest::default() };
     let (at_a, at_b) = tokio::join!(pair.at_a.submit("assistant", &request), pair.at_b.submit("assistant", &request));
     let (Raced::Won(mut live), Raced::Lost(why)) = (match (raced(at_a), raced(at_b)) {
         (Raced::Lost(why), won) => (won, Raced::Lost(why)),

@@ -165,3 +165,21 @@ async fn the_provider_is_given_the_whole_conversation() -> Result<()> {
     assert!(seen.headers.iter().any(|(name, _)| name == "authorization"));
     Ok(())
 }
+
+#[tokio::test]
+async fn a_silent_stream_is_kept_alive_by_comments() -> Result<()> {
+    let house = House::open().await?;
+    let chat = house.alice.agent(Method::POST, "assistant", "/chat");
+    let mut response = within("a stream", chat.json(&serde_json::json!({"message": "[[words:1]][[stall]]"})).send()).await?;
+    let mut text = String::new();
+    within("a comment", async {
+        while !text.lines().any(|line| line.starts_with(':')) {
+            let chunk = response.chunk().await?.context("the stream ended")?;
+            text.push_str(&String::from_utf8_lossy(&chunk));
+        }
+        anyhow::Ok(())
+    })
+    .await?;
+    assert!(text.contains("word1"), "{text}");
+    Ok(())
+}

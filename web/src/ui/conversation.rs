@@ -115,6 +115,7 @@ fn announce(app: App, old: &View, new: &View) {
         (true, false) => {
             let status = new.messages().last().and_then(|message| message.execution_status);
             app.say(words::announcement(status));
+            app.threads.refresh(app);
         }
         _ => {}
     }
@@ -185,7 +186,8 @@ fn Scroll() -> impl IntoView {
     let content = NodeRef::<html::Div>::new();
     let follows = RwSignal::new(true);
     let to_end = move || {
-        if let Some(scroll) = scroll.get_untracked() {
+        // Before the first message there is a page to be read from its top.
+        if let (Some(scroll), Some(false)) = (scroll.get_untracked(), open.rows.try_with_untracked(Vec::is_empty)) {
             scroll.set_scroll_top(scroll.scroll_height());
         }
     };

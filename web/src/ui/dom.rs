@@ -97,6 +97,7 @@ fn make(document: &Document, node: &Node) -> Mounted {
     Mounted { node: node.into(), host: host.into(), children }
 }
 
+#[expect(clippy::expect_used, reason = "it says why it cannot fail")]
 fn create(document: &Document, name: &str) -> Element {
     document.create_element(name).expect("every name in this module is a valid one")
 }

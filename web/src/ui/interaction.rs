@@ -7,7 +7,10 @@ use turnfast_shared::{
     message::{ResumeData, SuspendPayload},
 };
 
-use super::{conversation::open, tool::pretty};
+use super::{
+    conversation::{focus_composer, open},
+    tool::pretty,
+};
 
 /// The form of an open interaction. `interaction` is `Some` as long as this is shown.
 #[component]
@@ -61,6 +64,7 @@ fn Approval(suspension: Suspension, payload: Option<SuspendPayload>, state: Memo
         }
         let reason = reason.get_untracked().map(|input| input.value().trim().to_owned()).filter(|reason| !reason.is_empty());
         open.act(|handle| call.with_value(|call| handle.answer(call, ResumeData::Approval { approved, reason })));
+        focus_composer();
     };
     view! {
         <fieldset>
@@ -89,6 +93,7 @@ fn Question(
     let answer = move |answer: String| {
         if state.get_untracked() == Some(InteractionState::Answerable) && !answer.trim().is_empty() {
             open.act(|handle| call.with_value(|call| handle.answer(call, ResumeData::Answer { answer })));
+            focus_composer();
         }
     };
     let buttons = options

@@ -86,7 +86,6 @@ pub(super) fn MessageRow(row: Row) -> impl IntoView {
 fn tone_class(tone: Tone) -> &'static str {
     match tone {
         Tone::Quiet => "note",
-        Tone::Waiting => "note waiting",
         Tone::Bad => "note bad",
     }
 }

@@ -17,7 +17,10 @@ pub use dom::Rendered;
 use std::{cell::Cell, rc::Rc};
 
 use leptos::{ev, prelude::*, task::spawn_local};
-use turnfast_client_core::{browser::Client, thread::Failure};
+use turnfast_client_core::{
+    browser::{Client, forget_drafts},
+    thread::Failure,
+};
 use turnfast_shared::{
     Code,
     api::{Agent, Me, Project},
@@ -193,7 +196,8 @@ impl App {
         spawn_local(async move {
             match api::sign_out().await {
                 Ok(()) => {
-                    // Everything of this person leaves the screen and the memory.
+                    // Everything of this person leaves the screen, the memory and what this browser keeps.
+                    forget_drafts();
                     let _ = window().location().assign("/");
                 }
                 Err(failure) if api::is_signed_out(&failure) => {
@@ -270,7 +274,10 @@ fn Page() -> impl IntoView {
         app.opened.set(route.clone());
         app.route.set(route);
     });
-    let online = window_event_listener(ev::online, move |_| app.online.set(true));
+    let online = window_event_listener(ev::online, move |_| {
+        app.online.set(true);
+        app.threads.refresh(app);
+    });
     let offline = window_event_listener(ev::offline, move |_| app.online.set(false));
     on_cleanup(move || {
         popped.remove();

@@ -49,20 +49,25 @@ pub(super) fn SignInDialog(name: String) -> impl IntoView {
         }
     });
     let before = StoredValue::new(name.clone());
-    let signed_in = move |_| {
+    let look = move || {
         spawn_local(async move {
             match api::me().await {
-                Ok(me) if me.name == before.get_value() => {
+                Ok(me) if before.try_get_value().is_some_and(|before| before == me.name) => {
                     app.session_lost.set(false);
                     app.threads.refresh(app);
                 }
                 // Someone else: nothing of the one before may stay.
-                _ => {
+                Ok(_) => {
                     let _ = window().location().assign("/");
                 }
+                Err(_) => {}
             }
         });
     };
+    // The person may have signed in in another tab, by a link say.
+    let back = window_event_listener(ev::focus, move |_| look());
+    on_cleanup(move || back.remove());
+    let signed_in = move |()| look();
     view! {
         <dialog class="panel" node_ref=dialog aria-labelledby="lost-title" on:cancel=|event: ev::Event| event.prevent_default()>
             <h2 id="lost-title">"You are signed out"</h2>

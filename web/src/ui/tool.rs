@@ -21,7 +21,8 @@ const SHOWN_CHARS: usize = 20_000;
 #[component]
 pub(super) fn ToolCard(row: Row, index: usize) -> impl IntoView {
     let open = open();
-    let (id, name) = with_call(row, index, |call| (call.tool_call_id.clone(), call.tool_name.clone())).unwrap_or_default();
+    let (id, name) =
+        untrack(|| with_call(row, index, |call| (call.tool_call_id.clone(), call.tool_name.clone()))).unwrap_or_default();
     let state = Memo::new(move |_| with_call(row, index, |call| (call.state, words::tool_state(call))));
     let times = Memo::new(move |_| with_call(row, index, |call| (call.start_time, call.end_time)));
     // Grows with every change of the body; cheaper to compare than the body.
@@ -51,7 +52,7 @@ pub(super) fn ToolCard(row: Row, index: usize) -> impl IntoView {
                 </summary>
                 {move || unfolded.get().then(|| {
                     body_version.track();
-                    with_call(row, index, |call| body(call)).into_any()
+                    untrack(|| with_call(row, index, body))
                 })}
             </details>
             {move || asks.get().then(|| view! { <InteractionForm interaction/> })}

@@ -610,6 +610,19 @@ fn a_changed_text_is_another_message() {
 }
 
 #[test]
+fn a_draft_that_the_person_replaced_has_nothing_to_do_with_the_lost_submit() {
+    let mut page = Page::open(None);
+    let (id, _) = page.send("first");
+    page.input(Input::StreamRefused { id, failure: Failure::Broken });
+    page.answer_read(Err(refused(Code::NotFound)));
+    assert!(page.stored[&None].pending.is_some());
+    page.input(Input::DraftChanged(String::new()));
+    assert_eq!(page.stored.len(), 0);
+    page.reload(None);
+    assert_eq!((page.reads.len(), page.view().trouble), (0, None));
+}
+
+#[test]
 fn an_acceptance_that_is_read_late_still_clears_the_draft() {
     let mut page = Page::ready();
     let (id, sent) = page.send("go");

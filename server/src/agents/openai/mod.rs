@@ -5,12 +5,14 @@
 //! | [`request`] | a conversation as the body of a request |
 //! | [`answer`] | the data of a stream as [`ModelEvent`]s |
 //! | [`body`] | the bytes of an answer, whatever form they have |
+//! | [`names`] | names of tools that every endpoint takes |
 //! | [`think`] | `<think>…</think>` inside the text |
 //! | [`redact`] | keeps the API key out of everything that comes back |
 //! | this one | the connection: statuses, stalls, cuts |
 
 mod answer;
 mod body;
+mod names;
 mod redact;
 mod request;
 mod think;
@@ -34,7 +36,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::{Client, Response, Url, redirect};
 use tokio::time::timeout;
 
-use self::{answer::Fault, body::BodyReader, redact::Redactor};
+use self::{answer::Fault, body::BodyReader, names::Names, redact::Redactor};
 use super::{
     TurnError,
     model::{Model, ModelRequest, ModelStream},
@@ -53,7 +55,7 @@ const ERROR_BODY_WAIT: Duration = Duration::from_secs(10);
 /// Characters of a provider's own words that an error repeats.
 const QUOTE_CHARS: usize = 300;
 
-/// The HTTP clients of all providers, made when they are first needed.
+/// The HTTP clients of all providers and MCP servers, made when they are first needed.
 #[derive(Default)]
 pub struct Clients {
     plain: Option<Client>,
@@ -61,7 +63,11 @@ pub struct Clients {
 }
 
 impl Clients {
-    fn get(&mut self, url: &Url) -> Result<Client, String> {
+    /// The client for addresses of the scheme of `url`.
+    ///
+    /// # Errors
+    /// Why there is none: HTTPS needs the certificates of the system.
+    pub(super) fn get(&mut self, url: &Url) -> Result<Client, String> {
         let tls = url.scheme() == "https";
         let slot = if tls { &mut self.tls } else { &mut self.plain };
         if let Some(client) = slot {
@@ -254,6 +260,7 @@ impl OpenAiModel {
 impl Model for OpenAiModel {
     fn stream(&self, request: ModelRequest<'_>) -> ModelStream {
         let endpoint = Arc::clone(&self.endpoint);
+        let names = Names::new(request.tools);
         let body = request::Body::new(&self.model, request);
         stream! {
             let opened = match body {
@@ -287,7 +294,8 @@ impl Model for OpenAiModel {
                 for event in events.drain(..) {
                     redaction.take(event, &mut certain);
                 }
-                for event in certain.drain(..) {
+                for mut event in certain.drain(..) {
+                    names.restore(&mut event);
                     yield Ok(event);
                 }
             };
@@ -299,7 +307,8 @@ impl Model for OpenAiModel {
                 redaction.take(event, &mut certain);
             }
             redaction.end(&mut certain);
-            for event in certain {
+            for mut event in certain {
+                names.restore(&mut event);
                 yield Ok(event);
             }
             if let Some(fault) = failure {

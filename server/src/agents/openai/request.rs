@@ -1,9 +1,12 @@
 //! A conversation as the body of a request.
 
+use std::borrow::Cow;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::names;
 use crate::agents::{
     conversation::{Call, Item},
     model::{ModelRequest, ToolDefinition},
@@ -57,7 +60,7 @@ struct WireCall<'a> {
 
 #[derive(Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: String,
 }
 
@@ -69,7 +72,7 @@ struct Tool<'a> {
 
 #[derive(Serialize)]
 struct Definition<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     description: &'a str,
     parameters: &'a Value,
 }
@@ -94,7 +97,7 @@ impl Body {
             .iter()
             .map(|ToolDefinition { name, description, input_schema }| Tool {
                 r#type: "function",
-                function: Definition { name, description, parameters: input_schema },
+                function: Definition { name: names::sent(name), description, parameters: input_schema },
             })
             .collect();
         let mut body = BytesMut::new().writer();
@@ -129,7 +132,7 @@ fn wire_call(call: &Call) -> WireCall<'_> {
         Value::Null => "{}".to_owned(),
         other => json!({"invalid_arguments": other}).to_string(),
     };
-    WireCall { id: &call.id, r#type: "function", function: Function { name: &call.name, arguments } }
+    WireCall { id: &call.id, r#type: "function", function: Function { name: names::sent(&call.name), arguments } }
 }
 
 fn result(call: &Call) -> String {

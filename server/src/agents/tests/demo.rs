@@ -43,7 +43,7 @@ pub(in crate::agents) fn config(agents: Vec<Agent>) -> Config {
         data_dir: PathBuf::new(),
         database_url: None,
         agents_enabled: true,
-        limits: Limits { max_running_turns_per_user: 8, max_message_bytes: 262_144 },
+        limits: Limits { max_running_turns_per_user: 8, max_message_bytes: 262_144, interaction_expiry: None },
         providers: Vec::new(),
         mcp_servers: Vec::new(),
         gateways: Vec::new(),

@@ -119,6 +119,7 @@ fn agent(model: &Arc<Playback>, tools: Vec<Arc<dyn Tool>>, approve: &[&str]) -> 
         model: Arc::clone(model) as Arc<dyn Model>,
         instructions: None,
         tools,
+        sources: Vec::new(),
         approve: approve.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>(),
     })
 }

@@ -4,6 +4,9 @@ mod ask_user;
 mod clock;
 mod delegate;
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde_json::Value;
 use turnfast_shared::{Event, message::SuspendPayload};
@@ -61,4 +64,17 @@ pub trait Tool: Send + Sync {
         let _ = input;
         Ok(None)
     }
+}
+
+/// Tools that are found out when they are needed: those of another program.
+#[async_trait]
+pub trait ToolSource: Send + Sync {
+    /// What the names of all its tools begin with, and no other tool's.
+    fn prefix(&self) -> &str;
+
+    /// The tools that it has now. Cheap where nothing has changed since the last time. The caller may be dropped at any await.
+    ///
+    /// # Errors
+    /// Why there are none, for people.
+    async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, String>;
 }

@@ -19,6 +19,7 @@ agents = false
 [limits]
 max_running_turns_per_user = 2
 max_message_bytes = 1_000
+interaction_expiry_hours = 48
 
 [[providers]]
 id = "local"
@@ -34,10 +35,14 @@ base_url = "https://llm.example.org"
 [[mcp_servers]]
 id = "files"
 command = ["npx", "some-mcp-server"]
+env = { LEVEL = "debug", FILES_KEY = "env:KEY", OTHER_KEY = "env:ABSENT" }
+start_seconds = 3
+call_seconds = 4
 
 [[mcp_servers]]
 id = "web"
 url = "http://127.0.0.1:3000/mcp"
+token = "env:KEY"
 
 [[gateways]]
 id = "home"
@@ -60,7 +65,7 @@ engine = "native"
 provider = "local"
 model = "llama3.2"
 instructions = "Help."
-tools = ["clock", "ask_user", "delegate", "mcp:files"]
+tools = ["clock", "ask_user", "delegate", "mcp:files", "mcp:web/search"]
 approve = ["clock", "mcp:files/write_file"]
 delegates = ["claw"]
 continue_interrupted = true
@@ -110,13 +115,24 @@ fn everything_is_read() {
     assert!(config.database_url.as_ref().unwrap().expose().starts_with("postgres://"));
     assert!(!config.agents_enabled);
     assert_eq!((config.limits.max_running_turns_per_user, config.limits.max_message_bytes), (2, 1_000));
+    assert_eq!(config.limits.interaction_expiry, Some(Duration::from_secs(48 * 3_600)));
     let [local, open] = config.providers.as_slice() else { unreachable!() };
     assert_eq!((local.base_url.as_str(), local.stall), ("http://127.0.0.1:11434/v1", Duration::from_secs(7)));
     assert_eq!(local.api_key, Some(SecretSource::Present(Secret::new("sk-hunter2".to_owned()))));
     assert_eq!((&open.api_key, open.stall), (&None, Duration::from_secs(120)));
-    let transports: Vec<_> = config.mcp_servers.iter().map(|server| server.transport.clone()).collect();
+    let [files, web] = config.mcp_servers.as_slice() else { unreachable!() };
+    assert_eq!((files.start, files.call), (Duration::from_secs(3), Duration::from_secs(4)));
+    assert_eq!((web.start, web.call), (Duration::from_secs(10), Duration::from_secs(60)));
+    let key = || SecretSource::Present(Secret::new("sk-hunter2".to_owned()));
+    let env = [
+        ("LEVEL", EnvValue::Plain("debug".to_owned())),
+        ("FILES_KEY", EnvValue::Secret(key())),
+        ("OTHER_KEY", EnvValue::Secret(SecretSource::Missing("env:ABSENT".to_owned()))),
+    ];
+    let env = env.map(|(name, value)| (name.to_owned(), value)).into();
     let command = ["npx", "some-mcp-server"].map(str::to_owned).to_vec();
-    assert_eq!(transports, [McpTransport::Command(command), McpTransport::Url("http://127.0.0.1:3000/mcp".to_owned())]);
+    assert_eq!(files.transport, McpTransport::Command { command, env });
+    assert_eq!(web.transport, McpTransport::Url { url: "http://127.0.0.1:3000/mcp".to_owned(), token: Some(key()) });
     let [gateway] = config.gateways.as_slice() else { unreachable!() };
     assert_eq!(gateway.token, Some(SecretSource::Missing("env:ABSENT".to_owned())));
     let [demo, other] = config.projects.as_slice() else { unreachable!() };
@@ -126,7 +142,7 @@ fn everything_is_read() {
     assert_eq!(roles, expected);
     let assistant = config.agent(&demo.id, "assistant").unwrap();
     assert_eq!((assistant.engine, assistant.model.as_deref()), (EngineKind::Native, Some("llama3.2")));
-    assert_eq!(assistant.tools, ["clock", "ask_user", "delegate", "mcp:files"]);
+    assert_eq!(assistant.tools, ["clock", "ask_user", "delegate", "mcp:files", "mcp:web/search"]);
     assert_eq!(assistant.approve, ["clock", "mcp:files/write_file"]);
     assert!(assistant.continue_interrupted);
     let zones: Vec<_> = assistant.schedules.iter().map(|schedule| schedule.tz.as_str()).collect();
@@ -207,7 +223,8 @@ fn secrets_are_listed_and_never_shown() {
 #[test]
 fn what_will_not_work_is_a_warning() {
     let warnings = read(FULL).unwrap().warnings();
-    assert_eq!(warnings, ["gateway `home` has no secret: nothing found at env:ABSENT"]);
+    let expected = ["gateway `home`", "`OTHER_KEY` of MCP server `files`"];
+    assert_eq!(warnings, expected.map(|owner| format!("{owner} has no secret: nothing found at env:ABSENT")));
     let lacking =
         "[[agents]]\nproject = \"demo\"\nid = \"n\"\n[[agents]]\nproject = \"demo\"\nid = \"o\"\nengine = \"openclaw\"\n";
     let warnings = read(lacking).unwrap().warnings();
@@ -246,6 +263,16 @@ fn every_mistake_is_said_with_its_line() {
         ("[[mcp_servers]]\nid = \"m\"", "1: [[mcp_servers]] `m` takes either `command`"),
         ("[[mcp_servers]]\nid = \"m\"\ncommand = []", "1: [[mcp_servers]] `m` takes either `command`"),
         ("[[mcp_servers]]\nid = \"m\"\ncommand = [\"x\"]\nurl = \"http://x\"", "1: [[mcp_servers]] `m` takes either"),
+        (
+            "[[mcp_servers]]\nid = \"m\"\ncommand = [\"x\"]\ntoken = \"env:KEY\"",
+            "1: `token` of [[mcp_servers]] `m` goes with `url`",
+        ),
+        (
+            "[[mcp_servers]]\nid = \"m\"\nurl = \"http://x\"\nenv = { A = \"b\" }",
+            "4: `env` of [[mcp_servers]] `m` goes with `command`",
+        ),
+        ("[[mcp_servers]]\nid = \"m\"\ncommand = [\"x\"]\nenv = { A = 1 }", "4: `env` takes NAME ="),
+        ("[[mcp_servers]]\nid = \"m\"\ncommand = [\"x\"]\ncall_seconds = 0", "4: `call_seconds` of [[mcp_servers]] `m` takes"),
         ("[[gateways]]\nid = \"g\"\nurl = \"http://x\"", "3: `url` takes an address that starts with ws:// or wss://"),
         ("[[gateways]]\nid = \"g\"\nurl = \"ws://x\"\ntoken = \"t\"", "4: `token` takes env:NAME or file:PATH"),
         ("[[projects]]\nid = \"p\"\nname = \" \"", "3: `name` is blank"),
@@ -272,6 +299,11 @@ fn the_mistakes_of_an_agent_are_said_with_their_line() {
         ("tools = [1]", "`tools` of [[agents]] `a` takes a list of texts"),
         ("tools = [\"hammer\"]", "`tools` takes the built-in tools (clock, ask_user, delegate) and mcp:SERVER"),
         ("tools = [\"mcp:nowhere\"]", "there is no MCP server `nowhere`"),
+        ("tools = [\"mcp:nowhere/x\"]", "there is no MCP server `nowhere`"),
+        (
+            "tools = [\"mcp:nowhere/\"]",
+            "`tools` takes the built-in tools (clock, ask_user, delegate) and mcp:SERVER or mcp:SERVER/TOOL",
+        ),
         ("approve = [\"mcp:nowhere/x\"]", "there is no MCP server `nowhere`"),
         ("approve = [\"mcp:nowhere\"]", "`approve` takes the built-in tools (clock, ask_user, delegate) and mcp:SERVER/TOOL"),
         ("schedules = [{ id = \"s\", message = \"m\" }]", "a schedule of [[agents]] `a` needs `cron`"),

@@ -1,36 +1,12 @@
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use serde_json::json;
-use tempfile::TempDir;
-use tower::ServiceExt;
 
 use super::*;
-use crate::{
-    auth::{Auth, password},
-    config::Overrides,
-    store::{AuthStore, sqlite::SqliteStore},
-};
+use crate::{http::tests as http, store::AuthStore};
 
-/// What the routes need, over the real store.
-struct House {
-    auth: Auth,
-    config: Config,
-    store: Arc<SqliteStore>,
-    now: Arc<AtomicI64>,
-    _folder: TempDir,
-}
-
-impl HasAuth for House {
-    fn auth(&self) -> &Auth {
-        &self.auth
-    }
-
-    fn config(&self) -> &Config {
-        &self.config
-    }
-}
-
+/// The answer of a login.
 struct Answer {
     status: u16,
     headers: HeaderMap,
@@ -53,34 +29,26 @@ impl Answer {
     }
 }
 
+/// A server with a user `olga` of password `correct horse`.
+struct House(http::World);
+
 impl House {
-    /// With a user `ada` of password `correct horse`.
-    async fn build(public_url: Option<&str>) -> Arc<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Arc::new(SqliteStore::open(&folder.path().join("turnfast.db")).await.unwrap());
-        let now = Arc::new(AtomicI64::new(1_700_000_000_000));
-        let clock = Arc::clone(&now);
-        let auth = Auth::with_clock(Arc::<SqliteStore>::clone(&store), Arc::new(move || clock.load(Ordering::SeqCst)));
-        let mut config = Config::load(&Overrides::default()).unwrap();
-        config.server.public_url = public_url.map(str::to_owned);
-        let hash = password::hash(&Secret::new("correct horse".to_owned())).unwrap();
-        auth.add_user("ada", Some(hash)).await.unwrap().unwrap();
-        Arc::new(Self { auth, config, store, now, _folder: folder })
+    async fn build(public_url: Option<&str>) -> Self {
+        let more = public_url.map(|url| format!("[server]\npublic_url = \"{url}\"")).unwrap_or_default();
+        Self(http::World::with(&more).await)
     }
 
-    async fn send(self: &Arc<Self>, request: Request) -> Answer {
-        let response = routes::<Self>().with_state(Arc::clone(self)).oneshot(request).await.unwrap();
-        let (parts, body) = response.into_parts();
-        let body = to_bytes(body, usize::MAX).await.unwrap();
+    async fn send(&self, request: Request) -> Answer {
+        let http::Answer { status, headers, body } = self.0.request(request).await;
         let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
-        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+        Answer { status, headers, body }
     }
 
-    async fn call(self: &Arc<Self>, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
         self.send(request(method, path, headers, Body::empty())).await
     }
 
-    async fn login(self: &Arc<Self>, name: &str, password: &str) -> Answer {
+    async fn login(&self, name: &str, password: &str) -> Answer {
         self.send(login_request(name, password, &[])).await
     }
 }
@@ -101,8 +69,8 @@ fn login_request(name: &str, password: &str, headers: &[(&str, &str)]) -> Reques
 #[tokio::test]
 async fn a_person_signs_in_and_out() {
     let house = House::build(None).await;
-    let answer = house.login("ada", "correct horse").await;
-    assert_eq!((answer.status, answer.body.get("name")), (200, Some(&json!("ada"))));
+    let answer = house.login("olga", "correct horse").await;
+    assert_eq!((answer.status, answer.body.get("name")), (200, Some(&json!("olga"))));
     assert_eq!(answer.header("cache-control"), "no-store");
     let (cookie, me) = (answer.cookie(), answer.body);
     let attributes = answer.headers.get("set-cookie").unwrap().to_str().unwrap().split_once(';').unwrap().1;
@@ -122,7 +90,7 @@ async fn a_person_signs_in_and_out() {
 async fn wrong_credentials_all_get_the_same_answer() {
     let house = House::build(None).await;
     let mut bodies = Vec::new();
-    for (name, password) in [("ada", "wrong"), ("nobody", "correct horse"), ("", "")] {
+    for (name, password) in [("olga", "wrong"), ("nobody", "correct horse"), ("", "")] {
         let answer = house.login(name, password).await;
         assert!(answer.is_problem(401, "unauthenticated"));
         assert!(answer.headers.get("set-cookie").is_none());
@@ -140,20 +108,20 @@ async fn bad_bodies_are_refused_and_not_repeated() {
         ("hunter2", "name"),
         ("[]", "name"),
         (r#"{"password":"hunter2"}"#, "name"),
-        (r#"{"name":"ada"}"#, "password"),
-        (r#"{"name":"ada","password":["hunter2"]}"#, "password"),
+        (r#"{"name":"olga"}"#, "password"),
+        (r#"{"name":"olga","password":["hunter2"]}"#, "password"),
     ] {
         let answer = house.send(request("POST", "/auth/login", &json, body.into())).await;
         assert!(answer.is_problem(400, "invalid_request"));
         assert_eq!(answer.body.get("field"), Some(&json!(field)), "{body}");
         assert!(!answer.body.to_string().contains("hunter2"));
     }
-    let body = r#"{"name":"ada","password":"correct horse"}"#;
+    let body = r#"{"name":"olga","password":"correct horse"}"#;
     for headers in [&[][..], &[("content-type", "text/plain")], &[("content-type", "application/x-www-form-urlencoded")]] {
         let answer = house.send(request("POST", "/auth/login", headers, body.into())).await;
         assert!(answer.is_problem(415, "unsupported_media_type"));
     }
-    let long = json!({ "name": "ada", "password": "x".repeat(MAX_LOGIN) }).to_string();
+    let long = json!({ "name": "olga", "password": "x".repeat(MAX_LOGIN) }).to_string();
     let answer = house.send(request("POST", "/auth/login", &json, long.into())).await;
     assert!(answer.is_problem(413, "payload_too_large"));
 }
@@ -162,13 +130,13 @@ async fn bad_bodies_are_refused_and_not_repeated() {
 async fn too_many_attempts_are_told_when_to_come_back() {
     let house = House::build(None).await;
     for _ in 0..10 {
-        assert_eq!(house.login("ada", "wrong").await.status, 401);
+        assert_eq!(house.login("olga", "wrong").await.status, 401);
     }
-    let answer = house.login("ada", "correct horse").await;
+    let answer = house.login("olga", "correct horse").await;
     assert!(answer.is_problem(429, "rate_limited"));
     assert_eq!(answer.header("retry-after"), "15");
-    house.now.fetch_add(15_000, Ordering::SeqCst);
-    assert_eq!(house.login("ada", "correct horse").await.status, 200);
+    house.0.now.fetch_add(15_000, Ordering::SeqCst);
+    assert_eq!(house.login("olga", "correct horse").await.status, 200);
 }
 
 #[tokio::test]
@@ -191,7 +159,7 @@ async fn attempts_are_counted_for_the_client_and_not_for_the_proxy() {
 #[tokio::test]
 async fn other_sites_cannot_use_the_cookie() {
     let house = House::build(Some("https://chat.example.org")).await;
-    let answer = house.login("ada", "correct horse").await;
+    let answer = house.login("olga", "correct horse").await;
     let cookie = answer.cookie();
     assert!(cookie.starts_with("__Host-turnfast_session="));
     assert!(answer.header("set-cookie").ends_with("; Secure"));
@@ -215,7 +183,7 @@ async fn other_sites_cannot_use_the_cookie() {
         [("sec-fetch-site", "same-origin")],
         [("sec-fetch-site", "none")],
     ] {
-        let cookie = house.login("ada", "correct horse").await.cookie();
+        let cookie = house.login("olga", "correct horse").await.cookie();
         let [origin] = headers;
         let answer = house.call("POST", "/auth/logout", &[("cookie", &cookie), origin]).await;
         assert_eq!(answer.status, 204, "{headers:?}");
@@ -226,33 +194,33 @@ async fn other_sites_cannot_use_the_cookie() {
 async fn other_sites_cannot_sign_a_browser_in() {
     let house = House::build(None).await;
     for headers in [[("origin", "https://evil.example")], [("sec-fetch-site", "cross-site")]] {
-        let answer = house.send(login_request("ada", "correct horse", &headers)).await;
+        let answer = house.send(login_request("olga", "correct horse", &headers)).await;
         assert!(answer.is_problem(403, "cross_origin"));
         assert!(answer.headers.get("set-cookie").is_none());
     }
     for headers in [[("origin", "http://127.0.0.1:8080")], [("sec-fetch-site", "same-origin")]] {
-        assert_eq!(house.send(login_request("ada", "correct horse", &headers)).await.status, 200);
+        assert_eq!(house.send(login_request("olga", "correct horse", &headers)).await.status, 200);
     }
 }
 
 #[tokio::test]
 async fn a_bearer_token_works_everywhere_and_needs_no_origin() {
     let house = House::build(None).await;
-    let ada = house.store.user_named("ada").await.unwrap().unwrap();
-    let token = house.auth.create_token(&ada, None, None).await.unwrap();
+    let olga = house.0.sqlite.user_named("olga").await.unwrap().unwrap();
+    let token = house.0.app.auth.create_token(&olga, None, None).await.unwrap();
     let bearer = format!("Bearer {}", token.expose());
     for value in [&*bearer, &bearer.replace("Bearer", "bearer")] {
         let answer = house.call("GET", "/auth/me", &[("authorization", value)]).await;
-        assert_eq!((answer.status, answer.body.get("name")), (200, Some(&json!("ada"))));
+        assert_eq!((answer.status, answer.body.get("name")), (200, Some(&json!("olga"))));
     }
     let elsewhere = [("authorization", &*bearer), ("origin", "https://elsewhere.example")];
     assert_eq!(house.call("POST", "/auth/logout", &elsewhere).await.status, 204);
     assert_eq!(house.call("GET", "/auth/me", &[("authorization", &bearer)]).await.status, 200, "a token does not log out");
 
-    let id = house.store.tokens().await.unwrap().first().unwrap().id;
-    house.store.revoke_token(id, 1).await.unwrap();
+    let id = house.0.sqlite.tokens().await.unwrap().first().unwrap().id;
+    house.0.sqlite.revoke_token(id, 1).await.unwrap();
     assert!(house.call("GET", "/auth/me", &[("authorization", &bearer)]).await.is_problem(401, "unauthenticated"));
-    let cookie = house.login("ada", "correct horse").await.cookie();
+    let cookie = house.login("olga", "correct horse").await.cookie();
     let both = [("authorization", &*bearer), ("cookie", &*cookie)];
     assert_eq!(house.call("GET", "/auth/me", &both).await.status, 401, "a cookie does not make a bad token good");
     let proxied = [("authorization", "Basic cHJveHk6cHc="), ("cookie", &*cookie)];
@@ -279,8 +247,8 @@ async fn nonsense_is_nobody() {
 #[tokio::test]
 async fn a_link_signs_in_once() {
     let house = House::build(None).await;
-    let ada = house.store.user_named("ada").await.unwrap().unwrap();
-    let link = house.auth.create_link(ada.id).await.unwrap();
+    let olga = house.0.sqlite.user_named("olga").await.unwrap().unwrap();
+    let link = house.0.app.auth.create_link(olga.id).await.unwrap();
     let path = format!("/auth/link/{}", link.expose());
     assert_eq!(house.call("HEAD", &path, &[]).await.status, 303);
     let answer = house.call("GET", &path, &[("sec-fetch-site", "cross-site")]).await;

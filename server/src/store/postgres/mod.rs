@@ -5,6 +5,7 @@
 //! wait in a circle.
 
 mod auth;
+mod copy;
 mod turns;
 
 use std::{borrow::Cow, str::FromStr, time::Duration};
@@ -48,15 +49,16 @@ impl PostgresStore {
             .map_err(|error| StoreError::Unavailable(format!("the database URL cannot be used: {error}")))?
             .application_name("turnfast");
         let limited = options.clone().options([("statement_timeout", STATEMENT), ("idle_in_transaction_session_timeout", "60s")]);
-        let unreachable = |error: sqlx::Error| {
-            StoreError::Unavailable(format!("{} of {}:{}: {error}", "no connection", options.get_host(), options.get_port()))
-        };
-        // Migrations may take their time, and wait for those of another process.
-        let migrations = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE);
-        let migrations = migrations.connect_with(options.clone()).await.map_err(unreachable)?;
-        let migrated = sqlx::migrate!("migrations/postgres").run(&migrations).await;
-        migrations.close().await;
+        let place = format!("{}:{}", options.get_host(), options.get_port());
+        let unreachable = |error: String| StoreError::Unavailable(format!("cannot connect to {place}: {error}"));
+        // Beside the pool: migrations may take their time, and wait for those of another process.
+        let mut connection = tokio::time::timeout(ACQUIRE, PgConnection::connect_with(&options))
+            .await
+            .map_err(|_elapsed| unreachable("no answer".to_owned()))?
+            .map_err(|error| unreachable(error.to_string()))?;
+        let migrated = sqlx::migrate!("migrations/postgres").run(&mut connection).await;
         migrated.map_err(|error| StoreError::Unavailable(format!("migrating the database: {error}")))?;
+        connection.close().await?;
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(ACQUIRE).connect_lazy_with(limited);
         Ok(Self { pool, options, running: TaskTracker::new() })
     }

@@ -8,8 +8,10 @@ use serde_json::value::RawValue;
 use sqlx::{PgConnection, Row, postgres::PgRow};
 use turnfast_shared::{
     ExecutionStatus, Message, Millis, Part, Role,
+    api::AttachmentId,
     event::Suspension,
     ids::{ExecutionId, MessageId, ProcessId, RunId, Slug, ThreadId, UserId},
+    message::ExecutionError,
     timeline,
 };
 use uuid::Uuid;
@@ -18,9 +20,9 @@ use crate::store::{
     StoreError, TurnStore,
     postgres::{PostgresStore, lock_user, without_nul},
     turns::{
-        Admission, Continuation, ContinueOutcome, DeleteOutcome, End, Flush, FlushOutcome, NewResume, NewTurn, Orphan,
-        RecordedMessage, ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor, ThreadKey,
-        ThreadRow,
+        Admission, Attachment, Continuation, ContinueOutcome, DeleteOutcome, End, Expired, Flush, FlushOutcome, NewResume,
+        NewTurn, Orphan, RecordedMessage, ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor,
+        ThreadKey, ThreadRow,
     },
 };
 
@@ -48,6 +50,11 @@ impl TurnStore for PostgresStore {
     async fn cancel_run(&self, project: &Slug, agent: &Slug, owner: UserId, run: RunId, at: Millis) -> Result<RunCancelOutcome> {
         let (project, agent) = (project.clone(), agent.clone());
         self.write(move |c| Box::pin(async move { cancel_run(c, &project, &agent, owner, run, at).await })).await
+    }
+
+    async fn expire_suspended(&self, before: Millis, error: &ExecutionError, at: Millis) -> Result<Vec<Expired>> {
+        let error = error.clone();
+        self.write(move |c| Box::pin(async move { expire_suspended(c, before, &error, at).await })).await
     }
 
     async fn running_processes(&self) -> Result<Vec<ProcessId>> {
@@ -110,6 +117,45 @@ impl TurnStore for PostgresStore {
 
     async fn turn_input(&self, thread: ThreadId, message: MessageId) -> Result<(Vec<Message>, Vec<Part>)> {
         self.read(move |c| Box::pin(async move { turn_input(c, thread, message).await })).await
+    }
+
+    async fn attachment(&self, project: &Slug, agent: &Slug, owner: UserId, id: AttachmentId) -> Result<Option<Attachment>> {
+        let (project, agent) = (project.clone(), agent.clone());
+        self.statement(move |c| {
+            Box::pin(async move {
+                let row = sqlx::query(
+                    "SELECT a.id, a.name, a.media_type, a.data FROM attachments a
+                     JOIN messages m ON m.pk = a.message_pk JOIN threads t ON t.id = m.thread_id
+                     WHERE a.id = $1 AND t.owner_id = $2 AND t.project_id = $3 AND t.agent_id = $4",
+                )
+                .bind(id)
+                .bind(owner.0)
+                .bind(project.as_str())
+                .bind(agent.as_str())
+                .fetch_optional(c)
+                .await?;
+                row.as_ref().map(attachment).transpose()
+            })
+        })
+        .await
+    }
+
+    async fn attachments(&self, thread: ThreadId, ids: &[AttachmentId]) -> Result<Vec<Attachment>> {
+        let ids = ids.to_vec();
+        self.statement(move |c| {
+            Box::pin(async move {
+                let rows = sqlx::query(
+                    "SELECT a.id, a.name, a.media_type, a.data FROM attachments a JOIN messages m ON m.pk = a.message_pk
+                     WHERE m.thread_id = $1 AND a.id = ANY($2)",
+                )
+                .bind(thread.0)
+                .bind(ids)
+                .fetch_all(c)
+                .await?;
+                rows.iter().map(attachment).collect()
+            })
+        })
+        .await
     }
 
     async fn threads(
@@ -275,7 +321,10 @@ async fn admit(c: &mut PgConnection, turn: &NewTurn) -> Result<Admission> {
     let Some(row) = row else { return Ok(Admission::ThreadNotFound) };
     let revision = unsigned(&row, "revision")?;
 
-    insert_message(c, turn, revision, Role::User).await?;
+    let question_pk = insert_message(c, turn, revision, Role::User).await?;
+    for attachment in &turn.attachments {
+        insert_attachment(c, question_pk, attachment).await?;
+    }
     let message_pk = insert_message(c, turn, revision, Role::Assistant).await?;
     insert_execution(c, turn.execution, key.thread, message_pk, key.owner, turn.process, turn.at).await?;
     Ok(Admission::Accepted { revision })
@@ -303,6 +352,27 @@ async fn insert_message(c: &mut PgConnection, turn: &NewTurn, revision: u64, rol
     .fetch_one(&mut *c)
     .await?;
     Ok(row.try_get("pk")?)
+}
+
+async fn insert_attachment(c: &mut PgConnection, message_pk: i64, attachment: &Attachment) -> Result<()> {
+    sqlx::query("INSERT INTO attachments (id, message_pk, name, media_type, data) VALUES ($1, $2, $3, $4, $5)")
+        .bind(attachment.id)
+        .bind(message_pk)
+        .bind(without_nul(&attachment.name))
+        .bind(without_nul(&attachment.media_type))
+        .bind(&attachment.data[..])
+        .execute(&mut *c)
+        .await?;
+    Ok(())
+}
+
+fn attachment(row: &PgRow) -> Result<Attachment> {
+    Ok(Attachment {
+        id: row.try_get("id")?,
+        name: row.try_get("name")?,
+        media_type: row.try_get("media_type")?,
+        data: row.try_get::<Vec<u8>, _>("data")?.into(),
+    })
 }
 
 async fn insert_execution(
@@ -605,7 +675,7 @@ async fn request_stop(c: &mut PgConnection, key: &ThreadKey, execution: Executio
             Ok(StopOutcome::Requested)
         }
         "suspended" => {
-            let revision = end_suspended(c, key.thread, row.try_get("message_pk")?, at).await?;
+            let revision = end_suspended(c, key.thread, row.try_get("message_pk")?, None, at).await?;
             Ok(StopOutcome::SuspensionEnded { revision })
         }
         _ => Ok(StopOutcome::AlreadyEnded),
@@ -626,12 +696,49 @@ async fn cancel_run(
         .fetch_optional(&mut *c)
         .await?;
     let Some((execution,)) = execution else { return Ok(RunCancelOutcome::NotSuspended) };
-    let revision = end_suspended(c, turn.thread, turn.message_pk, at).await?;
+    let revision = end_suspended(c, turn.thread, turn.message_pk, None, at).await?;
     Ok(RunCancelOutcome::Cancelled { thread: turn.thread, execution: execution.into(), revision })
 }
 
+async fn expire_suspended(c: &mut PgConnection, before: Millis, error: &ExecutionError, at: Millis) -> Result<Vec<Expired>> {
+    // The first condition is that of the index of open turns, which is short whatever the table holds.
+    let waiting: Vec<(Uuid,)> = sqlx::query_as(
+        "SELECT id FROM threads WHERE id IN
+           (SELECT thread_id FROM executions
+            WHERE status IN ('running', 'suspended') AND status = 'suspended' AND ended_at < $1)
+         ORDER BY id FOR UPDATE",
+    )
+    .bind(before)
+    .fetch_all(&mut *c)
+    .await?;
+    let threads: Vec<Uuid> = waiting.into_iter().map(|(id,)| id).collect();
+    // Looked at again under the lock: an answer may have come first.
+    let rows = sqlx::query(
+        "SELECT e.id, e.message_pk, t.id AS thread_id, t.project_id, t.agent_id, t.owner_id
+         FROM executions e JOIN threads t ON t.id = e.thread_id
+         WHERE e.thread_id = ANY($1) AND e.status = 'suspended' AND e.ended_at < $2",
+    )
+    .bind(threads)
+    .bind(before)
+    .fetch_all(&mut *c)
+    .await?;
+    let mut expired = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let key = thread_key(row)?;
+        let revision = end_suspended(c, key.thread, row.try_get("message_pk")?, Some(error), at).await?;
+        expired.push(Expired { key, execution: row.try_get::<Uuid, _>("id")?.into(), revision });
+    }
+    Ok(expired)
+}
+
 /// Ends the suspended turn of a message as `cancelled`.
-async fn end_suspended(c: &mut PgConnection, thread: ThreadId, message_pk: i64, at: Millis) -> Result<u64> {
+async fn end_suspended(
+    c: &mut PgConnection,
+    thread: ThreadId,
+    message_pk: i64,
+    error: Option<&ExecutionError>,
+    at: Millis,
+) -> Result<u64> {
     let parts = timeline::closed(open_parts(c, message_pk).await?, ExecutionStatus::Cancelled, at);
     let revision = raise_revision(c, thread, Some(at)).await?;
     sqlx::query("UPDATE executions SET status = 'cancelled', ended_at = $2 WHERE message_pk = $1 AND status = 'suspended'")
@@ -639,10 +746,11 @@ async fn end_suspended(c: &mut PgConnection, thread: ThreadId, message_pk: i64, 
         .bind(at)
         .execute(&mut *c)
         .await?;
-    sqlx::query("UPDATE messages SET status = 'cancelled', content = $2, revision = $3 WHERE pk = $1")
+    sqlx::query("UPDATE messages SET status = 'cancelled', content = $2, revision = $3, error = $4 WHERE pk = $1")
         .bind(message_pk)
         .bind(to_json(&parts)?)
         .bind(signed(revision))
+        .bind(error.map(to_json).transpose()?)
         .execute(&mut *c)
         .await?;
     drop_parts(c, message_pk).await?;
@@ -678,16 +786,11 @@ async fn orphans(c: &mut PgConnection, process: ProcessId) -> Result<Vec<Orphan>
             .await?;
         orphans.push(Orphan {
             execution: row.try_get::<Uuid, _>("id")?.into(),
-            key: ThreadKey {
-                project: slug(&row, "project_id")?,
-                agent: slug(&row, "agent_id")?,
-                thread: row.try_get::<Uuid, _>("thread_id")?.into(),
-                owner: row.try_get::<Uuid, _>("owner_id")?.into(),
-            },
+            key: thread_key(&row)?,
             process,
             cancel_requested: row.try_get("cancel_requested")?,
             message: row.try_get::<Uuid, _>("message_id")?.into(),
-            continuations: u32::try_from(row.try_get::<i32, _>("continuations")?)
+            continuations: u32::try_from(row.try_get::<i64, _>("continuations")?)
                 .map_err(|error| StoreError::Corrupt(error.to_string()))?,
             answers: answers
                 .iter()
@@ -891,6 +994,15 @@ async fn raise_revision(c: &mut PgConnection, thread: ThreadId, updated_at: Opti
     .fetch_one(&mut *c)
     .await?;
     unsigned(&row, "revision")
+}
+
+fn thread_key(row: &PgRow) -> Result<ThreadKey> {
+    Ok(ThreadKey {
+        project: slug(row, "project_id")?,
+        agent: slug(row, "agent_id")?,
+        thread: row.try_get::<Uuid, _>("thread_id")?.into(),
+        owner: row.try_get::<Uuid, _>("owner_id")?.into(),
+    })
 }
 
 fn thread_row(row: &PgRow) -> Result<ThreadRow> {

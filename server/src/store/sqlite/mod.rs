@@ -2,9 +2,14 @@
 
 mod auth;
 pub mod backup;
+mod copy;
 mod turns;
 
-use std::{path::Path, str::FromStr, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use sqlx::{
@@ -27,6 +32,7 @@ const READERS: u32 = 4;
 pub struct SqliteStore {
     writer: SqlitePool,
     readers: SqlitePool,
+    folder: PathBuf,
     /// Writes that run; see [`SqliteStore::write`].
     writes: TaskTracker,
 }
@@ -62,7 +68,13 @@ impl SqliteStore {
             .acquire_timeout(ACQUIRE)
             .connect_with(options.read_only(true))
             .await?;
-        Ok(Self { writer, readers, writes: TaskTracker::new() })
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        Ok(Self { writer, readers, folder, writes: TaskTracker::new() })
+    }
+
+    /// The folder that the database lies in.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Where single-statement reads come from.

@@ -8,8 +8,10 @@ use serde_json::value::RawValue;
 use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
 use turnfast_shared::{
     ExecutionStatus, Message, Millis, Part, Role,
+    api::AttachmentId,
     event::Suspension,
     ids::{ExecutionId, MessageId, ProcessId, RunId, Slug, ThreadId, UserId},
+    message::ExecutionError,
     timeline,
 };
 
@@ -17,9 +19,9 @@ use crate::store::{
     StoreError, TurnStore,
     sqlite::SqliteStore,
     turns::{
-        Admission, Continuation, ContinueOutcome, DeleteOutcome, End, Flush, FlushOutcome, NewResume, NewTurn, Orphan,
-        RecordedMessage, ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor, ThreadKey,
-        ThreadRow,
+        Admission, Attachment, Continuation, ContinueOutcome, DeleteOutcome, End, Expired, Flush, FlushOutcome, NewResume,
+        NewTurn, Orphan, RecordedMessage, ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor,
+        ThreadKey, ThreadRow,
     },
 };
 
@@ -47,6 +49,11 @@ impl TurnStore for SqliteStore {
     async fn cancel_run(&self, project: &Slug, agent: &Slug, owner: UserId, run: RunId, at: Millis) -> Result<RunCancelOutcome> {
         let (project, agent) = (project.clone(), agent.clone());
         self.write(move |c| Box::pin(async move { cancel_run(c, &project, &agent, owner, run, at).await })).await
+    }
+
+    async fn expire_suspended(&self, before: Millis, error: &ExecutionError, at: Millis) -> Result<Vec<Expired>> {
+        let error = error.clone();
+        self.write(move |c| Box::pin(async move { expire_suspended(c, before, &error, at).await })).await
     }
 
     async fn running_processes(&self) -> Result<Vec<ProcessId>> {
@@ -93,6 +100,33 @@ impl TurnStore for SqliteStore {
 
     async fn turn_input(&self, thread: ThreadId, message: MessageId) -> Result<(Vec<Message>, Vec<Part>)> {
         self.read(move |c| Box::pin(async move { turn_input(c, thread, message).await })).await
+    }
+
+    async fn attachment(&self, project: &Slug, agent: &Slug, owner: UserId, id: AttachmentId) -> Result<Option<Attachment>> {
+        let row = sqlx::query(
+            "SELECT a.id, a.name, a.media_type, a.data FROM attachments a
+             JOIN messages m ON m.pk = a.message_pk JOIN threads t ON t.id = m.thread_id
+             WHERE a.id = ?1 AND t.owner_id = ?2 AND t.project_id = ?3 AND t.agent_id = ?4",
+        )
+        .bind(id.to_string())
+        .bind(owner.to_string())
+        .bind(project.as_str())
+        .bind(agent.as_str())
+        .fetch_optional(self.readers())
+        .await?;
+        row.as_ref().map(attachment).transpose()
+    }
+
+    async fn attachments(&self, thread: ThreadId, ids: &[AttachmentId]) -> Result<Vec<Attachment>> {
+        let rows = sqlx::query(
+            "SELECT a.id, a.name, a.media_type, a.data FROM attachments a JOIN messages m ON m.pk = a.message_pk
+             WHERE m.thread_id = ?1 AND a.id IN (SELECT value FROM json_each(?2))",
+        )
+        .bind(thread.to_string())
+        .bind(to_json(ids)?)
+        .fetch_all(self.readers())
+        .await?;
+        rows.iter().map(attachment).collect()
     }
 
     async fn threads(
@@ -224,7 +258,10 @@ async fn admit(c: &mut SqliteConnection, turn: &NewTurn) -> Result<Admission> {
     .await?;
     let revision = unsigned(&revision, "revision")?;
 
-    insert_message(c, turn, revision, Role::User).await?;
+    let question_pk = insert_message(c, turn, revision, Role::User).await?;
+    for attachment in &turn.attachments {
+        insert_attachment(c, question_pk, attachment).await?;
+    }
     let message_pk = insert_message(c, turn, revision, Role::Assistant).await?;
     insert_execution(c, turn.execution, key.thread, message_pk, key.owner, turn.process, turn.at).await?;
     Ok(Admission::Accepted { revision })
@@ -252,6 +289,27 @@ async fn insert_message(c: &mut SqliteConnection, turn: &NewTurn, revision: u64,
     .fetch_one(&mut *c)
     .await?;
     Ok(row.try_get("pk")?)
+}
+
+async fn insert_attachment(c: &mut SqliteConnection, message_pk: i64, attachment: &Attachment) -> Result<()> {
+    sqlx::query("INSERT INTO attachments (id, message_pk, name, media_type, data) VALUES (?1, ?2, ?3, ?4, ?5)")
+        .bind(attachment.id.to_string())
+        .bind(message_pk)
+        .bind(&attachment.name)
+        .bind(&attachment.media_type)
+        .bind(&attachment.data[..])
+        .execute(&mut *c)
+        .await?;
+    Ok(())
+}
+
+fn attachment(row: &SqliteRow) -> Result<Attachment> {
+    Ok(Attachment {
+        id: parsed(row, "id")?,
+        name: row.try_get("name")?,
+        media_type: row.try_get("media_type")?,
+        data: row.try_get::<Vec<u8>, _>("data")?.into(),
+    })
 }
 
 async fn insert_execution(
@@ -533,7 +591,7 @@ async fn request_stop(c: &mut SqliteConnection, key: &ThreadKey, execution: Exec
             Ok(StopOutcome::Requested)
         }
         "suspended" => {
-            let revision = end_suspended(c, key.thread, row.try_get("message_pk")?, at).await?;
+            let revision = end_suspended(c, key.thread, row.try_get("message_pk")?, None, at).await?;
             Ok(StopOutcome::SuspensionEnded { revision })
         }
         _ => Ok(StopOutcome::AlreadyEnded),
@@ -555,12 +613,37 @@ async fn cancel_run(
         .await?;
     let Some(execution) = execution else { return Ok(RunCancelOutcome::NotSuspended) };
     let execution = parsed(&execution, "id")?;
-    let revision = end_suspended(c, turn.thread, turn.message_pk, at).await?;
+    let revision = end_suspended(c, turn.thread, turn.message_pk, None, at).await?;
     Ok(RunCancelOutcome::Cancelled { thread: turn.thread, execution, revision })
 }
 
+async fn expire_suspended(c: &mut SqliteConnection, before: Millis, error: &ExecutionError, at: Millis) -> Result<Vec<Expired>> {
+    // The first condition is that of the index of open turns, which is short whatever the table holds.
+    let rows = sqlx::query(
+        "SELECT e.id, e.message_pk, t.id AS thread_id, t.project_id, t.agent_id, t.owner_id
+         FROM executions e JOIN threads t ON t.id = e.thread_id
+         WHERE e.status IN ('running', 'suspended') AND e.status = 'suspended' AND e.ended_at < ?1",
+    )
+    .bind(before)
+    .fetch_all(&mut *c)
+    .await?;
+    let mut expired = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let key = thread_key(row)?;
+        let revision = end_suspended(c, key.thread, row.try_get("message_pk")?, Some(error), at).await?;
+        expired.push(Expired { key, execution: parsed(row, "id")?, revision });
+    }
+    Ok(expired)
+}
+
 /// Ends the suspended turn of a message as `cancelled`.
-async fn end_suspended(c: &mut SqliteConnection, thread: ThreadId, message_pk: i64, at: Millis) -> Result<u64> {
+async fn end_suspended(
+    c: &mut SqliteConnection,
+    thread: ThreadId,
+    message_pk: i64,
+    error: Option<&ExecutionError>,
+    at: Millis,
+) -> Result<u64> {
     let parts = timeline::closed(open_parts(c, message_pk).await?, ExecutionStatus::Cancelled, at);
     let revision = raise_revision(c, thread, Some(at)).await?;
     sqlx::query("UPDATE executions SET status = 'cancelled', ended_at = ?2 WHERE message_pk = ?1 AND status = 'suspended'")
@@ -568,10 +651,11 @@ async fn end_suspended(c: &mut SqliteConnection, thread: ThreadId, message_pk: i
         .bind(at)
         .execute(&mut *c)
         .await?;
-    sqlx::query("UPDATE messages SET status = 'cancelled', content = ?2, revision = ?3 WHERE pk = ?1")
+    sqlx::query("UPDATE messages SET status = 'cancelled', content = ?2, revision = ?3, error = ?4 WHERE pk = ?1")
         .bind(message_pk)
         .bind(to_json(&parts)?)
         .bind(signed(revision))
+        .bind(error.map(to_json).transpose()?)
         .execute(&mut *c)
         .await?;
     drop_parts(c, message_pk).await?;
@@ -614,12 +698,7 @@ async fn orphans(c: &mut SqliteConnection, process: ProcessId) -> Result<Vec<Orp
             .await?;
         orphans.push(Orphan {
             execution: parsed(&row, "id")?,
-            key: ThreadKey {
-                project: parsed(&row, "project_id")?,
-                agent: parsed(&row, "agent_id")?,
-                thread: parsed(&row, "thread_id")?,
-                owner: parsed(&row, "owner_id")?,
-            },
+            key: thread_key(&row)?,
             process,
             cancel_requested: row.try_get("cancel_requested")?,
             message: parsed(&row, "message_id")?,
@@ -821,6 +900,15 @@ async fn raise_revision(c: &mut SqliteConnection, thread: ThreadId, updated_at: 
     .fetch_one(&mut *c)
     .await?;
     unsigned(&row, "revision")
+}
+
+fn thread_key(row: &SqliteRow) -> Result<ThreadKey> {
+    Ok(ThreadKey {
+        project: parsed(row, "project_id")?,
+        agent: parsed(row, "agent_id")?,
+        thread: parsed(row, "thread_id")?,
+        owner: parsed(row, "owner_id")?,
+    })
 }
 
 fn thread_row(row: &SqliteRow) -> Result<ThreadRow> {

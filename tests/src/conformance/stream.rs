@@ -1,0 +1,225 @@
+//! Section 4: the live stream. That ids grow by one, that `execution-started` is first and that nothing follows `done`, the client
+//! of these tests checks on every stream.
+
+use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use http::Method;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, lookup_host},
+};
+use turnfast_shared::{Event, ExecutionStatus, ids::ThreadId, message::ResumeData};
+use uuid::Uuid;
+
+use super::{Case, cases, house::House, same};
+use crate::within;
+
+pub(super) const CASES: &[Case] = cases! {
+    "4 headers", "An event stream that no proxy may transform, cache or collect" => test headers;
+    "4 ids", "Each event has an id, `<executionId>:<n>`, that grows by one per execution" => test ids;
+    "4 text", "Steps and text come as events that open, grow and close" => test text;
+    "4 reasoning", "So does reasoning" => test reasoning;
+    "4 tools", "A tool call comes with its input, start, end and result" => test tools;
+    "4 subagent-chunk", "A child's events come under the call that started it" => test children;
+    "4 error", "A failed turn says why, and then `done` with status `error`" => test error;
+    "4 done after record", "When `done` comes, every read shows the final state" => test done_after_record;
+    "4 suspended", "A suspended stream ends without `done`, and by then the record has the suspension" => test suspended;
+    "4 keep-alive", "A silent stream carries a comment every 15 s" => elsewhere "tests/tests/e2e/turns.rs", "a_silent_stream_is_kept_alive_by_comments";
+    "4 detached", "A stream that ends with neither is recovered by reading" => elsewhere "client-core/src/thread/tests/rules.rs", "a_stream_that_just_ends_is_detached_and_recovers_by_reading";
+    "4 slow reader", "A reader that does not read is cut off; its turn does not wait for it" => test slow_reader;
+};
+
+async fn headers(house: Arc<House>) -> Result<()> {
+    let response = within("a stream", house.chat(&json!({"message": "hello"})).send()).await?;
+    same("the status", response.status().as_u16(), 200)?;
+    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    ensure!(header("content-type").starts_with("text/event-stream"), "{}", header("content-type"));
+    same("cache-control", header("cache-control").as_str(), "no-cache, no-transform")?;
+    same("x-accel-buffering", header("x-accel-buffering").as_str(), "no")?;
+    within("its end", response.text()).await?;
+    Ok(())
+}
+
+async fn ids(house: Arc<House>) -> Result<()> {
+    let response = within("a stream", house.chat(&json!({"message": "/slow 3"})).send()).await?;
+    let text = within("its end", response.text()).await?;
+    let ids: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+    same("ids and data lines", text.lines().filter(|line| line.starts_with("data: ")).count(), ids.len())?;
+    ensure!(ids.len() > 5, "{text}");
+    let first = ids.first().and_then(|id| id.split_once(':')).context("an id")?;
+    let start: usize = first.1.parse()?;
+    for (n, id) in ids.iter().enumerate() {
+        same("an id", *id, &*format!("{}:{}", first.0, start + n))?;
+    }
+    Ok(())
+}
+
+/// The types of a stream's events, each once in a row.
+fn types(events: &[Event]) -> Result<Vec<String>> {
+    let mut types = Vec::new();
+    for event in events {
+        let json = serde_json::to_value(event)?;
+        let name = json["type"].as_str().unwrap_or_default().to_owned();
+        if types.last() != Some(&name) {
+            types.push(name);
+        }
+    }
+    Ok(types)
+}
+
+async fn text(house: Arc<House>) -> Result<()> {
+    let live = house.turn("/slow 3").await?;
+    let wanted = ["execution-started", "start-step", "text-start", "text-delta", "text-end", "finish-step", "done"];
+    same("the events", types(&live.seen)?, wanted.map(str::to_owned).to_vec())?;
+    ensure!(live.text().ends_with("word1 word2 word3"), "{}", live.text());
+    let names: HashSet<_> = live
+        .seen
+        .iter()
+        .filter_map(|event| match event {
+            Event::TextStart { id } | Event::TextDelta { id, .. } | Event::TextEnd { id } => Some(id),
+            _ => None,
+        })
+        .collect();
+    same("ids of one text", names.len(), 1)
+}
+
+async fn reasoning(house: Arc<House>) -> Result<()> {
+    let live = house.turn("/think").await?;
+    let wanted = ["reasoning-start", "reasoning-delta", "reasoning-end"];
+    let seen: Vec<_> = types(&live.seen)?.into_iter().filter(|name| name.starts_with("reasoning")).collect();
+    same("the events", seen, wanted.map(str::to_owned).to_vec())
+}
+
+async fn tools(house: Arc<House>) -> Result<()> {
+    let live = house.turn("/tool").await?;
+    let seen: Vec<_> = types(&live.seen)?.into_iter().filter(|name| name.starts_with("tool")).collect();
+    let seen: Vec<_> = seen.iter().map(String::as_str).filter(|name| !name.starts_with("tool-input")).collect();
+    same("the events", seen, vec!["tool-call", "tool-execution-start", "tool-execution-end", "tool-result"])?;
+    let mut call = None;
+    for event in &live.seen {
+        match event {
+            Event::ToolCall { tool_call_id, tool_name, input } => {
+                ensure!(input.is_object(), "an input: {input}");
+                call = Some((tool_call_id, tool_name));
+            }
+            Event::ToolExecutionStart { tool_call_id, tool_name, start_time } => {
+                same("the call that starts", Some((tool_call_id, tool_name)), call)?;
+                ensure!(*start_time > 0, "a time: {start_time}");
+            }
+            Event::ToolExecutionEnd { tool_call_id, tool_name, is_error, .. } => {
+                same("the call that ends", (Some((tool_call_id, tool_name)), *is_error), (call, false))?;
+            }
+            Event::ToolResult { tool_call_id, tool_name, output, is_error, canceled } => {
+                same("the call with the result", Some((tool_call_id, tool_name)), call)?;
+                ensure!(!output.is_null() && is_error.is_none_or(|is| !is) && canceled.is_none_or(|is| !is), "{event:?}");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+async fn children(house: Arc<House>) -> Result<()> {
+    let live = house.turn("/delegate 5").await?;
+    let delegate = live.seen.iter().find_map(|event| match event {
+        Event::ToolCall { tool_call_id, .. } => Some(tool_call_id.clone()),
+        _ => None,
+    });
+    let delegate = delegate.context("a call")?;
+    let mut text = String::new();
+    for event in &live.seen {
+        if let Event::SubagentChunk { parent_tool_call_id, task_path, chunk } = event {
+            same("its call", parent_tool_call_id, &delegate)?;
+            same("its path", task_path.len(), 1)?;
+            if let Event::TextDelta { delta, .. } = &**chunk {
+                text.push_str(delta);
+            }
+        }
+    }
+    same("the child's text", text.as_str(), "word1 word2 word3 word4 word5")
+}
+
+async fn error(house: Arc<House>) -> Result<()> {
+    let mut live = house.say("/fail").await?;
+    same("the end", live.done().await?, ExecutionStatus::Error)?;
+    let told =
+        live.seen.iter().find_map(|event| if let Event::Error { message, .. } = event { Some(message.clone()) } else { None });
+    let recorded = house.settled(live.started.thread).await?.execution_error.map(|error| error.message);
+    ensure!(told.as_ref().is_some_and(|told| !told.trim().is_empty()), "{:?}", live.seen);
+    same("stream and record", told, recorded)
+}
+
+async fn done_after_record(house: Arc<House>) -> Result<()> {
+    for command in ["hello", "/tool", "/fail", "/long 200"] {
+        let mut live = house.say(command).await?;
+        let event = live.until("done", |event| matches!(event, Event::Done { .. })).await?;
+        // Read without waiting for anything else, at the other process where there is one.
+        let read = house.second.read(house.agent(), live.started.thread).await?;
+        let Event::Done { status, .. } = event else { bail!("{event:?}") };
+        let message = crate::client::assistant(&read)?;
+        same(command, (read.active_execution_id, message.execution_status), (None, Some(status)))?;
+        ensure!(status.is_final(), "{status:?}");
+        same("the text", message.text(), live.text())?;
+    }
+    Ok(())
+}
+
+async fn suspended(house: Arc<House>) -> Result<()> {
+    for command in ["/approve", "/ask"] {
+        let mut live = house.say(command).await?;
+        live.rest().await?;
+        let read = house.second.read(house.agent(), live.started.thread).await?;
+        let Some(Event::ToolCallSuspended { payload }) = live.seen.last() else {
+            bail!("{command}: {:?} is the last", live.seen.last())
+        };
+        same("what is open", &read.open_suspensions, &vec![payload.clone()])?;
+        same("what runs", read.active_execution_id, None)?;
+        let status = crate::client::assistant(&read)?.execution_status;
+        same("the status", status, Some(ExecutionStatus::Suspended))?;
+        let answer = match command {
+            "/approve" => ResumeData::Approval { approved: false, reason: None },
+            _ => ResumeData::Answer { answer: "red".to_owned() },
+        };
+        house.resume(payload, answer).await?.done().await?;
+    }
+    Ok(())
+}
+
+/// A submit over a connection that takes little and from which nothing is read. Its turn writes more than such a connection and the
+/// server's buffer hold.
+async fn slow_reader(house: Arc<House>) -> Result<()> {
+    let Some(authority) = house.target.url.strip_prefix("http://") else {
+        bail!("this test speaks plain HTTP only; run it at the server itself, without the proxy")
+    };
+    let address: SocketAddr = lookup_host(authority).await?.next().context("the server's address")?;
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_recv_buffer_size(4_096)?;
+    let mut connection = within("a connection", socket.connect(address)).await?;
+    let thread = ThreadId::from(Uuid::new_v4());
+    let body = json!({"message": "/long 100000", "sessionId": thread, "newSession": true}).to_string();
+    let request = format!(
+        "POST /projects/{}/agents/v2/{}/chat HTTP/1.1\r\nhost: {authority}\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        house.target.project,
+        house.target.agent,
+        house.target.token,
+        body.len()
+    );
+    connection.write_all(request.as_bytes()).await?;
+    let mut head = [0; 12];
+    within("a status line", connection.read_exact(&mut head)).await?;
+    same("the status line", &head, b"HTTP/1.1 200")?;
+
+    let message = house.settled(thread).await?;
+    same("the turn that nobody read", message.execution_status, Some(ExecutionStatus::Success))?;
+    ensure!(message.text().ends_with(" word100000"), "its last word is missing");
+    let mut rest = Vec::new();
+    // A connection that is cut may also end with an error.
+    let read = tokio::time::timeout(Duration::from_secs(60), connection.read_to_end(&mut rest)).await;
+    ensure!(read.is_ok(), "the stream of a reader that was left behind stays open");
+    ensure!(!String::from_utf8_lossy(&rest).contains(r#""type":"done""#), "it was not cut off: {} bytes came", rest.len());
+    let read = house.at(&house.owner, Method::GET, &format!("/chat/{thread}/messages"));
+    crate::client::answer::<serde_json::Value>(read).await.map(drop)
+}
