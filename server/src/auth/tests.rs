@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     config::Overrides,
-    store::{Store, postgres::PostgresStore, sqlite::SqliteStore},
+    store::{Store, memory::MemoryStore, postgres::PostgresStore, sqlite::SqliteStore},
 };
 
 const HOUR: Millis = 60 * 60 * 1_000;
@@ -14,6 +14,7 @@ const DAY: Millis = 24 * HOUR;
 /// The store that a test runs over.
 #[derive(Clone, Copy)]
 enum On {
+    Memory,
     Sqlite,
     Postgres,
 }
@@ -21,6 +22,13 @@ enum On {
 /// Makes a test of each function for each store.
 macro_rules! over_every_store {
     ($($name:ident)*) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::On::Memory).await;
+            })*
+        }
+
         mod sqlite {
             $(#[tokio::test]
             async fn $name() {
@@ -65,6 +73,7 @@ impl House {
     async fn build(on: On) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> = match on {
+            On::Memory => Arc::new(MemoryStore::default()),
             On::Sqlite => Arc::new(SqliteStore::open(&folder.path().join("turnfast.db")).await.unwrap()),
             On::Postgres => Arc::new(PostgresStore::open(&turnfast_test_postgres::database().unwrap()).await.unwrap()),
         };

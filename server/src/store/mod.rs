@@ -4,6 +4,7 @@ pub mod auth;
 #[cfg(test)]
 pub(crate) mod conformance;
 pub(crate) mod copy;
+pub mod memory;
 pub mod postgres;
 pub mod sqlite;
 pub mod turns;
