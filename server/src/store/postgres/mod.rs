@@ -51,14 +51,17 @@ impl PostgresStore {
         let limited = options.clone().options([("statement_timeout", STATEMENT), ("idle_in_transaction_session_timeout", "60s")]);
         let place = format!("{}:{}", options.get_host(), options.get_port());
         let unreachable = |error: String| StoreError::Unavailable(format!("cannot connect to {place}: {error}"));
-        // Beside the pool: migrations may take their time, and wait for those of another process.
-        let mut connection = tokio::time::timeout(ACQUIRE, PgConnection::connect_with(&options))
+        // A pool tries again where a connection is refused, and says in the end only that time ran out: this one says why.
+        let first = tokio::time::timeout(ACQUIRE, PgConnection::connect_with(&options))
             .await
             .map_err(|_elapsed| unreachable("no answer".to_owned()))?
             .map_err(|error| unreachable(error.to_string()))?;
-        let migrated = sqlx::migrate!("migrations/postgres").run(&mut connection).await;
+        first.close().await?;
+        // Beside the pool that limits statements: migrations may take their time, and wait for those of another process.
+        let migrations = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE).connect_with(options.clone()).await?;
+        let migrated = sqlx::migrate!("migrations/postgres").run(&migrations).await;
+        migrations.close().await;
         migrated.map_err(|error| StoreError::Unavailable(format!("migrating the database: {error}")))?;
-        connection.close().await?;
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(ACQUIRE).connect_lazy_with(limited);
         Ok(Self { pool, options, running: TaskTracker::new() })
     }
