@@ -3,8 +3,9 @@
 //! Start: database, dead processes' executions recovered, listener, ready line. Stop, in two phases: open streams end and new turns are
 //! refused at once; running turns get the drain deadline, then end `interrupted`.
 
-use std::{io, io::Write as _, sync::Arc};
+use std::{io, io::Write as _, net::SocketAddr, sync::Arc, task::Poll};
 
+use futures::{Stream, StreamExt, stream};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -57,7 +58,7 @@ pub enum ServeError {
     #[error("cannot listen on {address}: {error}; choose another address with --listen")]
     Listen {
         /// The address.
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         /// What the system says.
         error: io::Error,
     },
@@ -71,6 +72,38 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`] says what to do about it.
 pub async fn serve(config: Config) -> Result<(), ServeError> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let signals = stream::poll_fn(move |context| {
+        if terminate.poll_recv(context).is_ready() || interrupt.poll_recv(context).is_ready() {
+            Poll::Ready(Some(()))
+        } else {
+            Poll::Pending
+        }
+    });
+    serve_until(config, announce, signals).await
+}
+
+fn announce(listening: SocketAddr, sign_in: Option<&str>) {
+    let mut out = io::stdout().lock();
+    // Whoever closed our standard output does not want the lines; that is no reason to end.
+    let _ = writeln!(out, "turnfast listening on http://{listening}");
+    if let Some(link) = sign_in {
+        let _ = writeln!(out, "sign in once: {link}");
+    }
+    let _ = out.flush();
+}
+
+/// Serves until the first item of `signals`, and drains; the second ends it at once. `ready` is told the address, and the sign-in link
+/// of a server without users, once requests are answered.
+///
+/// # Errors
+/// [`ServeError`] says what to do about it.
+pub async fn serve_until(
+    config: Config,
+    ready: impl FnOnce(SocketAddr, Option<&str>),
+    mut signals: impl Stream<Item = ()> + Unpin,
+) -> Result<(), ServeError> {
     if config.database_url.is_none() {
         let unusable = |error| ServeError::DataFolder { path: config.data_dir.display().to_string(), error };
         config.create_data_dir().map_err(unusable)?;
@@ -119,26 +152,15 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     for name in app.auth.unknown_members(&app.config).await? {
         tracing::warn!(name, "a member of a project is no user yet: `turnfast user add` makes one");
     }
-    let mut out = io::stdout().lock();
-    // Whoever closed our standard output does not want the lines; that is no reason to end.
-    let _ = writeln!(out, "turnfast listening on http://{bound}");
-    if let Some(link) = link {
-        let _ = writeln!(out, "sign in once: {}", link_url(&app.config.base_url(bound), &link));
-    }
-    let _ = out.flush();
-    drop(out);
+    let link = link.map(|link| link_url(&app.config.base_url(bound), &link));
+    ready(bound, link.as_deref());
 
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
     let drained = CancellationToken::new();
-    let server = axum::serve(listener, http::router(app.clone()).into_make_service_with_connect_info::<std::net::SocketAddr>())
+    let server = axum::serve(listener, http::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>())
         .with_graceful_shutdown(drained.clone().cancelled_owned());
     let serving = tokio::spawn(server.into_future());
 
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    signals.next().await;
     tracing::info!(running = turns.running(), "shutting down: streams end, running turns go on until the drain deadline");
     // Refuse first, then end the streams: a reader that comes back at once must not start a turn here.
     turns.start_draining();
@@ -150,8 +172,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     };
     tokio::select! {
         () = end_turns => {}
-        _ = terminate.recv() => tracing::warn!("second signal: ending at once"),
-        _ = interrupt.recv() => tracing::warn!("second signal: ending at once"),
+        _ = signals.next() => tracing::warn!("second signal: ending at once"),
     }
     drained.cancel();
     // Requests that are still answered get a moment; a client that does not read must not keep the process alive.

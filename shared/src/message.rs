@@ -60,6 +60,13 @@ impl ExecutionStatus {
             .find(|status| status.as_str() == name)
     }
 
+    /// Whether a Stop that was asked for before this end is recorded wins over it: a turn that was to be stopped neither waits for a
+    /// person nor counts as interrupted (contract 1, sections 6 and 9).
+    #[must_use]
+    pub fn yields_to_a_stop(self) -> bool {
+        matches!(self, Self::Suspended | Self::Interrupted)
+    }
+
     /// Whether nothing more will be written to the message.
     #[must_use]
     pub fn is_final(self) -> bool {

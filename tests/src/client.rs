@@ -226,6 +226,18 @@ pub async fn answer<T: DeserializeOwned>(request: RequestBuilder) -> Result<T> {
     within("a body", response.json()).await
 }
 
+/// Sends a request that may succeed or be refused.
+///
+/// # Errors
+/// The connection failed, or the answer is not as the contract says.
+pub async fn answer_or_problem<T: DeserializeOwned>(request: RequestBuilder) -> Result<Result<T, Problem>> {
+    let response = within("an answer", request.send()).await?;
+    if !response.status().is_success() {
+        return Ok(Err(problem(response).await?));
+    }
+    Ok(Ok(within("a body", response.json()).await?))
+}
+
 /// Sends a request that is to be refused.
 ///
 /// # Errors
@@ -260,6 +272,10 @@ impl EventStream {
         if !response.status().is_success() {
             bail!("refused: {:#?}", problem(response).await?);
         }
+        Self::of(response)
+    }
+
+    fn of(response: Response) -> Result<Self> {
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         ensure!(header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")), "{:?}", response.headers());
         ensure!(header("cache-control") == Some("no-cache, no-transform"), "{:?}", response.headers());
@@ -310,9 +326,35 @@ pub struct Live {
     number: Option<u64>,
 }
 
+/// What became of a submit or an answer.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "made and taken apart at once")]
+pub enum Attempt {
+    /// It was accepted.
+    Accepted(Live),
+    /// It was refused.
+    Refused(Problem),
+}
+
+/// Sends a submit or an answer that may be refused.
+///
+/// # Errors
+/// The connection failed, or an answer is not as the contract says.
+pub async fn attempt(request: RequestBuilder) -> Result<Attempt> {
+    let response = within("an answer", request.send()).await?;
+    if response.status().is_success() {
+        Ok(Attempt::Accepted(Live::from(EventStream::of(response)?).await?))
+    } else {
+        Ok(Attempt::Refused(problem(response).await?))
+    }
+}
+
 impl Live {
     async fn begin(request: RequestBuilder) -> Result<Self> {
-        let mut stream = EventStream::open(request).await?;
+        Self::from(EventStream::open(request).await?).await
+    }
+
+    async fn from(mut stream: EventStream) -> Result<Self> {
         let first = stream.next().await?.context("the stream ended before its first event")?;
         let event: Event = serde_json::from_str(&first.data).with_context(|| first.data.clone())?;
         let Event::ExecutionStarted { execution_id, session_id, message_id, assistant_message_id } = event else {

@@ -154,6 +154,12 @@ continue_interrupted = true
         self
     }
 
+    /// The configuration file.
+    #[must_use]
+    pub fn config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// The data folder.
     #[must_use]
     pub fn data_dir(&self) -> PathBuf {

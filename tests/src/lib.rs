@@ -9,6 +9,7 @@
 //! | [`provider`] | a model provider that does what the message tells it to |
 //! | [`mcp`] | an MCP server with tools that fail in every way |
 //! | [`browser`] | a browser and what a person does with it |
+//! | [`walks`] | random sequences of what people do, against a server that dies in between |
 //! | [`process`] | programs that are started, watched and killed |
 //!
 //! Tests wait for a state and never for a time. [`within`] is the one deadline, and it is generous: a test that meets it has failed.
@@ -20,6 +21,7 @@ pub mod installation;
 pub mod mcp;
 pub mod process;
 pub mod provider;
+pub mod walks;
 
 use std::time::Duration;
 

@@ -32,6 +32,19 @@ pub(crate) fn serve(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
     become_program(server)
 }
 
+/// Builds the conformance suite and the server that it tests where it is given none, and becomes the suite.
+pub(crate) fn conformance(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
+    say("building the suite");
+    run(&mut repo.cargo(["build", "--workspace", "--bin", "turnfast-conformance"]))?;
+    if !args.iter().any(|arg| arg == "--url") {
+        web::build(repo)?;
+        run(&mut dev_server(repo))?;
+    }
+    let mut suite = repo.program(repo.target("debug/turnfast-conformance"));
+    suite.args(args);
+    become_program(suite)
+}
+
 /// Builds the server as tests run it. With the whole workspace selected, as for the tests, dependencies have the same features in
 /// both and are compiled once.
 pub(crate) fn dev_server(repo: &Repo) -> Command {

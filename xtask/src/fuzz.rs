@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::{
     install,
@@ -35,13 +35,20 @@ pub(crate) fn run_against_server(repo: &Repo) -> Result<()> {
         own.for_each(|name| {
             command.env_remove(name);
         });
-        command.args(args).arg("--data-dir").arg(&data).env("RUST_LOG", "warn");
+        command.args(args).arg("--data-dir").arg(&data);
         command
     };
-    let mut server = Server(turnfast(&["serve", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().context("no server")?);
+    fs::create_dir_all(&data)?;
+    let log = fs::File::create(data.join("server.log"))?;
+    let mut serve = turnfast(&["serve", "--listen", "127.0.0.1:0"]);
+    let mut server = Server(serve.stdout(Stdio::piped()).stderr(log).spawn().context("cannot start the server")?);
     let address = server.address()?;
-    let token = turnfast(&["token", "create", "--user", "admin"]).output().context("no token")?;
+    let token = turnfast(&["token", "create", "--user", "admin"]).output().context("cannot make a token")?;
+    if !token.status.success() {
+        bail!("cannot make a token: {}", String::from_utf8_lossy(&token.stderr));
+    }
     let token = String::from_utf8(token.stdout).context("the token is not text")?;
+    say("questioning the server: its log is server.log in the build folder's `fuzz`");
     run(repo
         .program(schemathesis)
         .arg("--config-file")
@@ -49,7 +56,12 @@ pub(crate) fn run_against_server(repo: &Repo) -> Result<()> {
         .args(["run", "--no-color"])
         .arg(format!("{address}/openapi.json"))
         .current_dir(&data)
-        .env("TURNFAST_TOKEN", token.trim()))
+        .env("TURNFAST_TOKEN", token.trim()))?;
+    // Had the token not been taken, every answer would be a 401, as documented.
+    if !fs::read_to_string(data.join("server.log"))?.contains("turn accepted") {
+        bail!("no request got as far as a turn");
+    }
+    Ok(())
 }
 
 /// A server that ends when it is no longer needed.

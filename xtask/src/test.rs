@@ -5,6 +5,7 @@
 
 use std::{
     io::{BufRead, BufReader},
+    path::Path,
     process::{Command, ExitCode, Stdio},
 };
 
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// Packages with code for the browser.
-const BROWSER_PACKAGES: [&str; 4] = ["--package", "turnfast-client-core", "--package", "turnfast-web"];
+const BROWSER_PACKAGES: [&str; 2] = ["turnfast-client-core", "turnfast-web"];
 
 /// What happened so far.
 #[derive(Default)]
@@ -41,17 +42,18 @@ impl Tally {
     /// A step whose tests count one by one.
     fn tests(&mut self, name: &'static str, must_find: bool, commands: impl IntoIterator<Item = Command>) {
         heading(name);
-        let mut found = 0;
+        let (mut found, mut complete) = (0, true);
         for mut command in commands {
             let (counts, outcome) = run_tests(&mut command);
             found += counts.passed + counts.failed;
             self.passed += counts.passed;
             if let Err(error) = outcome {
+                complete = false;
                 // A run that fails without a failed test did not compile, or died.
                 self.failure(name, counts.failed.max(1), &error);
             }
         }
-        if found == 0 && must_find {
+        if found == 0 && complete && must_find {
             self.failure(name, 1, &anyhow::anyhow!("no test was found"));
         }
     }
@@ -59,7 +61,9 @@ impl Tally {
     fn failure(&mut self, name: &'static str, count: u64, error: &anyhow::Error) {
         println!("FAILED: {name}: {error:#}");
         self.failed += count;
-        self.failures.push(name);
+        if self.failures.last() != Some(&name) {
+            self.failures.push(name);
+        }
     }
 }
 
@@ -96,12 +100,12 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         });
         tally.check("lints (browser)", || {
             let mut clippy = repo.cargo(["clippy", "--keep-going", "--target", WASM, "--all-targets"]);
-            clippy.args(BROWSER_PACKAGES).args(["--", "--deny", "warnings"]);
+            clippy.args(BROWSER_PACKAGES.map(|package| format!("--package={package}"))).args(["--", "--deny", "warnings"]);
             run(clippy)
         });
     }
     tally.tests("native tests", all, [cargo_test(&["--lib", "--bins"]), cargo_test(&["--doc"])]);
-    tally.tests("browser tests", all, [browser_tests(repo, filter)]);
+    tally.tests("browser tests", all, BROWSER_PACKAGES.map(|package| browser_tests(repo, package, filter)));
     tally.check("server for the end-to-end tests", || run(build::dev_server(repo)));
     if all {
         tally.check("answers and their document", || fuzz::run_against_server(repo));
@@ -113,6 +117,12 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         .env("TURNFAST_TEST_MCP_BIN", repo.target("debug/turnfast-test-mcp"))
         .env("TURNFAST_SCREENSHOTS", repo.target("screenshots"));
     tally.tests("end-to-end tests", all, [end_to_end]);
+
+    if all {
+        let mut suite = repo.program(repo.target("debug/turnfast-conformance"));
+        suite.env("TURNFAST_BIN", repo.target("debug/turnfast"));
+        tally.tests("conformance", true, [suite]);
+    }
 
     println!();
     if !tally.failures.is_empty() {
@@ -127,10 +137,9 @@ fn run(mut command: Command) -> Result<()> {
 }
 
 /// The tests that run in headless Chromium. A failed test is no reason for a backtrace of the program that drives the browser.
-fn browser_tests(repo: &Repo, filter: Option<&str>) -> Command {
-    let mut command = repo.cargo(["test", "--no-fail-fast", "--target", WASM]);
+fn browser_tests(repo: &Repo, package: &str, filter: Option<&str>) -> Command {
+    let mut command = repo.cargo(["test", "--no-fail-fast", "--target", WASM, "--package", package]);
     command
-        .args(BROWSER_PACKAGES)
         .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", repo.target("debug/wasm-bindgen-test-runner"))
         .env("RUST_BACKTRACE", "0");
     if let Some(text) = filter {
@@ -145,11 +154,12 @@ struct Counts {
     failed: u64,
 }
 
-/// Runs `cargo test`, shows its output as it comes, and counts what it reports.
+/// Runs `cargo test`, or another program that reports as it does, shows its output as it comes, and counts what it reports.
 fn run_tests(command: &mut Command) -> (Counts, Result<()>) {
     let mut counts = Counts::default();
+    let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let outcome = (|| {
-        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+        let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {name}"))?;
         let output = child.stdout.take().context("its output is piped")?;
         for line in BufReader::new(output).split(b'\n') {
             let line = line?;
@@ -162,7 +172,7 @@ fn run_tests(command: &mut Command) -> (Counts, Result<()>) {
         }
         let status = child.wait()?;
         if !status.success() {
-            bail!("cargo test failed ({status})");
+            bail!("{name} failed ({status})");
         }
         if counts.failed > 0 {
             bail!("tests failed");
@@ -172,9 +182,13 @@ fn run_tests(command: &mut Command) -> (Counts, Result<()>) {
     (counts, outcome)
 }
 
-/// The counts of `test result: ok. 12 passed; 0 failed; …`.
+/// The counts of `test result: ok. 12 passed; 0 failed; …`, or of a line that is nothing but `12 passed, 0 failed`.
 fn parse_result(line: &str) -> Option<Counts> {
-    let rest = line.trim().strip_prefix("test result: ")?;
+    let line = line.trim();
+    if let Some((passed, failed)) = line.split_once(" passed, ") {
+        return Some(Counts { passed: passed.parse().ok()?, failed: failed.strip_suffix(" failed")?.parse().ok()? });
+    }
+    let rest = line.strip_prefix("test result: ")?;
     let count = |word: &str| -> Option<u64> { rest.split(word).next()?.split_whitespace().next_back()?.parse().ok() };
     Some(Counts { passed: count(" passed;")?, failed: count(" failed;")? })
 }
@@ -189,6 +203,8 @@ mod tests {
         assert_eq!(parse_result(native), Some(Counts { passed: 12, failed: 3 }));
         let browser = "test result: ok. 7 passed; 0 failed; 0 ignored; 0 filtered out; finished in 0.31s";
         assert_eq!(parse_result(browser), Some(Counts { passed: 7, failed: 0 }));
+        assert_eq!(parse_result("79 passed, 2 failed"), Some(Counts { passed: 79, failed: 2 }));
+        assert_eq!(parse_result("a page says: 79 passed, 2 failed"), None);
         assert_eq!(parse_result("test web::a ... ok"), None);
         assert_eq!(parse_result("test result: odd"), None);
     }

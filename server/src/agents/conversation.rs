@@ -5,14 +5,20 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
-use turnfast_shared::{Message, Part, Role, ToolState, message::ToolCall};
+use turnfast_shared::{Message, Part, Role, ToolState, api::AttachmentId, message::ToolCall};
 
 /// One entry of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// What a person wrote, or whoever delegated a task.
-    Person(String),
+    /// What a person sent, or whoever delegated a task.
+    Person {
+        /// What they wrote.
+        text: String,
+        /// What goes with it.
+        files: Vec<File>,
+    },
     /// One step of the agent. Empty text: it only called tools.
     Agent {
         /// What it wrote.
@@ -22,6 +28,24 @@ pub enum Item {
     },
     /// The step before was cut off by a restart; the agent is to go on where it ended.
     CutOff,
+}
+
+impl Item {
+    /// What a person wrote, without files.
+    pub fn person(text: impl Into<String>) -> Self {
+        Self::Person { text: text.into(), files: Vec::new() }
+    }
+}
+
+/// A file that a person attached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct File {
+    /// Its name.
+    pub name: String,
+    /// Its media type: an image's, or else the file is text.
+    pub media_type: String,
+    /// Its bytes.
+    pub data: Bytes,
 }
 
 /// A tool call that is over.
@@ -60,13 +84,13 @@ impl Outcome {
     }
 }
 
-/// The conversation of a thread up to the message that is to be answered.
+/// The conversation of a thread up to the message that is to be answered. Files whose bytes are not in `attachments` are named.
 #[must_use]
-pub fn of_history(history: &[Message]) -> Vec<Item> {
+pub fn of_history(history: &[Message], attachments: &HashMap<AttachmentId, Bytes>) -> Vec<Item> {
     let mut items = Vec::with_capacity(history.len());
     for message in history {
         match message.role {
-            Role::User => items.push(Item::Person(typed_text(message))),
+            Role::User => items.push(sent(message, attachments)),
             Role::Assistant => push_steps(&mut items, &message.content, &HashMap::new()),
         }
     }
@@ -119,19 +143,20 @@ fn recorded_outcome(call: &ToolCall) -> Outcome {
     }
 }
 
-/// What a person sent. An attachment is named, so that the model knows of it; its content is not sent.
-fn typed_text(message: &Message) -> String {
+fn sent(message: &Message, attachments: &HashMap<AttachmentId, Bytes>) -> Item {
     let mut text = message.text();
+    let mut files = Vec::new();
     for part in &message.content {
-        if let Part::File { name, media_type, size, .. } = part {
-            if !text.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(&format!(
-                "[attached file, content not shown: {}]",
-                json!({"name": name, "type": media_type, "bytes": size})
-            ));
+        let Part::File { id, name, media_type, size } = part else { continue };
+        if let Some(data) = attachments.get(id) {
+            files.push(File { name: name.clone(), media_type: media_type.clone(), data: data.clone() });
+            continue;
         }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let file = json!({"name": name, "type": media_type, "bytes": size});
+        text.push_str(&format!("[attached file, content not shown: {file}]"));
     }
-    text
+    Item::Person { text, files }
 }

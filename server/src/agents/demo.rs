@@ -81,12 +81,17 @@ impl DemoModel {
     /// What to do in answer to `message`, with `call` done already. `intro` comes before what is said first.
     fn script(&self, message: &str, intro: &str, call: Option<&Call>) -> Vec<Act> {
         let (command, argument) = message.trim().split_once(char::is_whitespace).unwrap_or((message.trim(), ""));
-        let count =
-            || {
-                argument.trim().parse::<usize>().ok().filter(|count| WORDS.contains(count)).ok_or_else(|| {
-                    vec![say(format!("{intro}{command} takes a number from {} to {}.", WORDS.start(), WORDS.end()))]
-                })
-            };
+        let count = || {
+            argument
+                .trim()
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .parse::<usize>()
+                .ok()
+                .filter(|count| WORDS.contains(count))
+                .ok_or_else(|| vec![say(format!("{intro}{command} takes a number from {} to {}.", WORDS.start(), WORDS.end()))])
+        };
         let write = |pause| match count() {
             Ok(count) => vec![Act::Say { text: words(count), pause }],
             Err(refusal) => refusal,
@@ -150,10 +155,10 @@ impl DemoModel {
 
     /// What is left to do in answer to a conversation.
     fn acts(&self, conversation: &[Item]) -> Vec<Act> {
-        let last = conversation.iter().rposition(|item| matches!(item, Item::Person(_)));
+        let last = conversation.iter().rposition(|item| matches!(item, Item::Person { .. }));
         let (before, turn) = conversation.split_at(last.unwrap_or(0));
         let message = match turn.first() {
-            Some(Item::Person(message)) => message.as_str(),
+            Some(Item::Person { text, .. }) => text.as_str(),
             _ => "",
         };
         let first_reply = !before.iter().any(|item| matches!(item, Item::Agent { .. }));

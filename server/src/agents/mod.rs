@@ -13,9 +13,13 @@ pub mod turn_loop;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
+use bytes::Bytes;
 use futures::stream::BoxStream;
 use turnfast_shared::{
     Event, Message, Part,
+    api::AttachmentId,
     ids::{ExecutionId, RunId, Slug, ThreadId},
     message::ResumeData,
 };
@@ -35,6 +39,8 @@ pub struct TurnInput {
     pub execution: ExecutionId,
     /// The thread before the assistant message, oldest first; the message that started the turn is its last.
     pub history: Vec<Message>,
+    /// The bytes of files in `history`, for engines that [read them](Engine::reads_attachments). Old ones may be missing.
+    pub attachments: HashMap<AttachmentId, Bytes>,
     /// What earlier executions of the turn recorded in the assistant message. Empty for the first. The engine goes on behind it:
     /// tool calls in it that are settled are not run again.
     pub so_far: Vec<Part>,
@@ -66,4 +72,9 @@ pub type EventStream = BoxStream<'static, Result<Event, TurnError>>;
 pub trait Engine: Send + Sync {
     /// Starts an execution. Nothing happens before the stream is polled.
     fn start(&self, input: TurnInput) -> EventStream;
+
+    /// Whether it has a use for the bytes of attachments. One that has not knows their names.
+    fn reads_attachments(&self) -> bool {
+        false
+    }
 }

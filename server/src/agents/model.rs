@@ -86,4 +86,9 @@ pub type ModelStream = BoxStream<'static, Result<ModelEvent, TurnError>>;
 pub trait Model: Send + Sync {
     /// Starts to answer. Nothing is sent before the stream is polled.
     fn stream(&self, request: ModelRequest<'_>) -> ModelStream;
+
+    /// Whether it looks into [files](super::conversation::File).
+    fn reads_files(&self) -> bool {
+        false
+    }
 }

@@ -160,13 +160,17 @@ impl NativeEngine {
 
 impl Engine for NativeEngine {
     fn start(&self, input: TurnInput) -> EventStream {
-        let TurnInput { project, run, history, so_far, answers, .. } = input;
+        let TurnInput { project, run, history, attachments, so_far, answers, .. } = input;
         Run {
             agent: Arc::clone(&self.agent),
             scope: Scope::of_turn(project, Arc::clone(&self.roster), run),
-            start: Start { conversation: conversation::of_history(&history), so_far, answers },
+            start: Start { conversation: conversation::of_history(&history, &attachments), so_far, answers },
         }
         .into_stream()
+    }
+
+    fn reads_attachments(&self) -> bool {
+        self.agent.model.reads_files()
     }
 }
 

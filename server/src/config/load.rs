@@ -229,7 +229,13 @@ impl Reader<'_, '_> {
     }
 
     fn limits(&mut self, root: &mut Fields<'_>) -> Limits {
-        let mut limits = Limits { max_running_turns_per_user: 8, max_message_bytes: 262_144, interaction_expiry: None };
+        let mut limits = Limits {
+            max_running_turns_per_user: 8,
+            max_message_bytes: 262_144,
+            max_attachments: 8,
+            max_attachment_bytes: 5 * 1024 * 1024,
+            interaction_expiry: None,
+        };
         let Some(mut fields) = section(self.source, root, "limits") else { return limits };
         let turns = fields.integer(self.source, "max_running_turns_per_user", 1..=10_000);
         if let Some(turns) = turns.and_then(|turns| turns.try_into().ok()) {
@@ -240,8 +246,15 @@ impl Reader<'_, '_> {
             limits.max_message_bytes = bytes;
         }
         let hours = fields.integer(self.source, "interaction_expiry_hours", 1..=87_600);
-        limits.interaction_expiry =
-            hours.and_then(|hours| u64::try_from(hours).ok()).map(|hours| Duration::from_secs(hours * 3_600));
+        limits.interaction_expiry = hours.map(|hours| Duration::from_secs(hours * 3_600));
+        let attachments = fields.integer(self.source, "max_attachments", 0..=100);
+        if let Some(attachments) = attachments.and_then(|attachments| attachments.try_into().ok()) {
+            limits.max_attachments = attachments;
+        }
+        let bytes = fields.integer(self.source, "max_attachment_bytes", 1..=67_108_864);
+        if let Some(bytes) = bytes.and_then(|bytes| bytes.try_into().ok()) {
+            limits.max_attachment_bytes = bytes;
+        }
         fields.finish(self.source);
         limits
     }
@@ -428,6 +441,7 @@ impl Reader<'_, '_> {
             }
         }
         let continue_interrupted = fields.boolean(self.source, "continue_interrupted").unwrap_or(false);
+        let attachments = fields.boolean(self.source, "attachments").unwrap_or(true);
         let gateway = self.reference(fields, "gateway", Reference::Gateway, &mut references);
         let gateway_agent = fields.string(self.source, "gateway_agent");
         if let Some(agent) = gateway_agent
@@ -448,6 +462,7 @@ impl Reader<'_, '_> {
             approve,
             delegates,
             continue_interrupted,
+            attachments,
             gateway,
             gateway_agent: gateway_agent.map_or("main", |agent| agent.value).to_owned(),
             schedules,
@@ -639,6 +654,7 @@ fn default_agent() -> Agent {
         approve: Vec::new(),
         delegates: Vec::new(),
         continue_interrupted: false,
+        attachments: true,
         gateway: None,
         gateway_agent: "main".to_owned(),
         schedules: Vec::new(),

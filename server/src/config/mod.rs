@@ -225,6 +225,10 @@ pub struct Limits {
     pub max_message_bytes: usize,
     /// `interaction_expiry_hours`: how long a suspended turn waits for a person; `None`: for as long as it takes.
     pub interaction_expiry: Option<Duration>,
+    /// Files that go with one message; 8 by default.
+    pub max_attachments: usize,
+    /// Length of each of them in bytes; 5 MiB by default.
+    pub max_attachment_bytes: usize,
 }
 
 /// `[[providers]]` of kind `openai`: any endpoint that speaks OpenAI's chat completions.
@@ -367,6 +371,8 @@ pub struct Agent {
     pub delegates: Vec<Slug>,
     /// `continue_interrupted`; false by default.
     pub continue_interrupted: bool,
+    /// `attachments`: whether files may go with a message; true by default.
+    pub attachments: bool,
     /// `gateway`: an id of `[[gateways]]`, for engine `openclaw`.
     pub gateway: Option<Slug>,
     /// `gateway_agent`: the Gateway's own agent id, `main` by default.

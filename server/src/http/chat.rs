@@ -20,7 +20,7 @@ use turnfast_shared::{
 };
 
 use super::{
-    access, body,
+    access, attachments, body,
     path::{self, AgentPath, ExecutionPath, RunPath, Segments, ThreadPath},
     problem::ApiError,
     query, sse,
@@ -43,7 +43,8 @@ const ENVELOPE: usize = 16 * 1024;
 /// Submits a message, and streams the turn
 ///
 /// The turn runs on whatever becomes of the connection. `message` has at most `[limits] max_message_bytes` bytes and is not blank
-/// without attachments. An unknown `sessionId` without `newSession` is not found.
+/// without attachments; these are pictures (PNG, JPEG, GIF, WebP) and text files, at most `max_attachments` of at most
+/// `max_attachment_bytes` each. An unknown `sessionId` without `newSession` is not found.
 #[utoipa::path(post, path = "/chat", tag = "turns",
     params(AgentPath),
     request_body(content = ChatRequest, examples(
@@ -62,18 +63,21 @@ pub async fn submit(
     body: Body,
 ) -> Result<Response, ApiError> {
     let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentExecute)?;
-    let max = app.config.limits.max_message_bytes;
-    let request: ChatRequest = body::json(&headers, body, max * ESCAPED + ENVELOPE).await?;
+    let limits = &app.config.limits;
+    let max = limits.max_message_bytes;
+    let most = max * ESCAPED + ENVELOPE + attachments::body_bytes(limits);
+    let request: ChatRequest = body::json(&headers, body, most).await?;
     if request.message.len() > max {
         let detail = format!("The message has {} bytes; {max} are taken.", request.message.len());
         let mut error = ApiError::new(Code::PayloadTooLarge, detail);
         error.0.field = Some("message".to_owned());
         return Err(error);
     }
-    if !request.attachments.is_empty() {
-        return Err(ApiError::field("attachments", "This server does not take attachments yet."));
+    if !request.attachments.is_empty() && !agent.entry.agent.attachments {
+        return Err(ApiError::field("attachments", "This agent takes no attachments."));
     }
-    if request.message.trim().is_empty() {
+    let attachments = attachments::decode(request.attachments, limits)?;
+    if request.message.trim().is_empty() && attachments.is_empty() {
         return Err(ApiError::field("message", "The message is blank. Write something."));
     }
     let engine = engine(agent)?;
@@ -89,6 +93,7 @@ pub async fn submit(
             choice,
             message: request.message_id.unwrap_or_else(new_message_id),
             text: request.message,
+            attachments,
             engine,
         })
         .await?;

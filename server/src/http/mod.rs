@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod assets;
+pub mod attachments;
 pub mod auth;
 pub mod body;
 pub mod chat;
@@ -45,6 +46,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(chat::messages))
         .routes(routes!(chat::stop))
         .routes(routes!(chat::cancel_run))
+        .routes(routes!(attachments::attachment))
         .routes(routes!(threads::list))
         .routes(routes!(threads::get, threads::rename, threads::delete));
     OpenApiRouter::with_openapi(openapi::Base::openapi())

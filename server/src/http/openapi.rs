@@ -82,6 +82,7 @@ fn bytes() -> Bytes {
 #[must_use]
 pub fn text() -> String {
     let mut document = super::routes().into_openapi();
+    let mut refusals = BTreeMap::new();
     for item in document.paths.paths.values_mut() {
         let methods = [
             (&mut item.get, false),
@@ -93,11 +94,12 @@ pub fn text() -> String {
         ];
         for (operation, is_unsafe) in methods {
             if let Some(operation) = operation {
-                complete(operation, is_unsafe);
+                complete(operation, is_unsafe, &mut refusals);
             }
         }
     }
     let components = document.components.get_or_insert_default();
+    components.responses.extend(refusals);
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API token (`turnfast token create`)."));
     components.add_security_scheme("bearer", SecurityScheme::Http(bearer.build()));
     let cookie = "The session of a browser, from POST /auth/login or a sign-in link. `__Host-turnfast_session` behind https. Requests \
@@ -131,8 +133,8 @@ fn extension<'o>(operation: &'o Operation, name: &str) -> Option<&'o Value> {
     operation.extensions.as_ref()?.get(name)
 }
 
-/// Adds what follows from the extensions: security, refusals, and the rule in words.
-fn complete(operation: &mut Operation, is_unsafe: bool) {
+/// Adds what follows from the extensions: security, the rule in words, and refusals, which go into `refusals` by name.
+fn complete(operation: &mut Operation, is_unsafe: bool, refusals: &mut BTreeMap<String, RefOr<Answer>>) {
     let access = extension(operation, "x-access").and_then(Value::as_str).unwrap_or_default().to_owned();
     let owner = extension(operation, "x-owner").and_then(Value::as_str).map(str::to_owned);
     let own = extension(operation, "x-problems").cloned().unwrap_or_default();
@@ -177,7 +179,9 @@ fn complete(operation: &mut Operation, is_unsafe: bool) {
     for (status, codes) in by_status {
         let titles = codes.iter().filter_map(|code| names.iter().find(|(_, name, _)| name == code));
         let lines: Vec<String> = titles.map(|(_, name, title)| format!("`{name}`: {title}.")).collect();
-        operation.responses.responses.insert(status.to_string(), RefOr::T(refusal(status, &codes, lines.join(" "))));
+        let shared = codes.iter().fold(status.to_string(), |name, code| format!("{name}.{code}"));
+        operation.responses.responses.insert(status.to_string(), RefOr::Ref(Ref::from_response_name(&shared)));
+        refusals.entry(shared).or_insert_with(|| RefOr::T(refusal(status, &codes, lines.join(" "))));
     }
 }
 

@@ -109,6 +109,22 @@ pub struct RunPath {
     pub run_id: String,
 }
 
+/// A file that went with a message to an agent.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Path)]
+pub struct AttachmentPath {
+    /// The project.
+    #[param(value_type = Slug)]
+    pub project_id: String,
+    /// The agent.
+    #[param(value_type = Slug)]
+    pub agent_id: String,
+    /// The attachment.
+    #[param(value_type = String, format = "uuid")]
+    pub attachment_id: String,
+}
+
 /// A UUID.
 ///
 /// # Errors

@@ -48,7 +48,7 @@ impl Relay {
         Self { hub, post: Some(Post::start(store)) }
     }
 
-    /// Brings what other processes send to the followers here and to `ears`, from now on and until the last `Relay` is dropped.
+    /// Brings what other processes send to the followers here and to `ears`, from now on and until [`Relay::close`].
     ///
     /// # Errors
     /// The database does not answer. Later it may: what was missed is read again.

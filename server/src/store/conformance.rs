@@ -37,6 +37,7 @@ macro_rules! conformance {
             an_answer_resumes_the_same_message
             of_racing_answers_one_wins
             a_stop_ends_a_suspension_whichever_came_first
+            a_stop_wins_over_an_interruption
             a_suspended_turn_is_cancelled_once
             a_suspension_expires_after_its_time
             orphans_are_found_by_their_process
@@ -514,6 +515,18 @@ pub(crate) async fn a_stop_ends_a_suspension_whichever_came_first(store: S) {
     assert_eq!(messages[3].content[0].as_tool_call().unwrap().state, ToolState::Cancelled);
     assert_eq!(store.admit_resume(resume(2, "c1", 8)).await.unwrap(), ResumeAdmission::Closed);
     assert!(matches!(store.admit(turn(key(1), 3)).await.unwrap(), Admission::Accepted { .. }), "the thread is usable");
+}
+
+/// A Stop that was recorded wins over an end as `interrupted`, whoever writes that.
+pub(crate) async fn a_stop_wins_over_an_interruption(store: S) {
+    accept(&store, key(1), 1).await;
+    store.request_stop(&key(1), execution(1), 5).await.unwrap();
+    let interrupted = Flush { end: Some(end(ExecutionStatus::Interrupted, &[])), ..flush_of(key(1), 1) };
+    let outcome = write(&store, interrupted).await;
+    assert!(matches!(outcome, FlushOutcome::Written { cancel_requested: true, ended: false, .. }), "{outcome:?}");
+    assert_eq!(store.snapshot(&key(1), None).await.unwrap().unwrap().active, Some(execution(1)), "open, to end as cancelled");
+    let outcome = write(&store, Flush { end: Some(end(ExecutionStatus::Cancelled, &[])), ..flush_of(key(1), 1) }).await;
+    assert!(matches!(outcome, FlushOutcome::Written { ended: true, .. }), "{outcome:?}");
 }
 
 /// A suspended turn is cancelled once; a running or ended one is not.

@@ -208,7 +208,8 @@ pub enum FlushOutcome {
         revision: u64,
         /// Whether a Stop was asked for.
         cancel_requested: bool,
-        /// Whether the execution's end was committed. An end as `suspended` is not while a Stop is asked for: the Stop wins.
+        /// Whether the execution's end was committed. One that [yields](ExecutionStatus::yields_to_a_stop) is not while a Stop is
+        /// asked for: the execution stays open, to end as `cancelled`.
         ended: bool,
     },
     /// The execution is over or belongs to another process. Nothing was written, and nothing more may be.

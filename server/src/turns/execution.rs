@@ -203,7 +203,7 @@ impl Execution {
     }
 
     /// Records the end, however long the database takes to answer, and then says so on the live stream.
-    async fn end(mut self, mut status: ExecutionStatus, error: Option<ExecutionError>, mut flushing: Flushing) {
+    async fn end(mut self, mut status: ExecutionStatus, mut error: Option<ExecutionError>, mut flushing: Flushing) {
         // The write that is under way comes first: its parts are not in the next one.
         let earlier = flushing.pending.take();
         if let Some(pending) = earlier {
@@ -230,8 +230,8 @@ impl Execution {
             match self.write(flush, &mut flushing).await {
                 None => return,
                 Some(true) => break,
-                // A Stop came while the turn was about to wait for a person: the Stop wins.
-                Some(false) => status = ExecutionStatus::Cancelled,
+                // A Stop came while the turn was about to wait for a person, or to be interrupted: the Stop wins.
+                Some(false) => (status, error) = (ExecutionStatus::Cancelled, None),
             }
         }
         tracing::info!(execution = %self.id, thread = %self.key.thread, status = status.as_str(), "execution ended");

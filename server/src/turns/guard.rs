@@ -162,8 +162,11 @@ impl Turns {
         }
         let outcomes = self.store.flush(flushes.clone().into()).await?;
         for (flush, outcome) in flushes.into_iter().zip(outcomes) {
-            let FlushOutcome::Written { revision, .. } = outcome else { continue };
-            tracing::warn!(execution = %flush.execution, thread = %flush.key.thread, "ended an execution whose process died");
+            // An interruption that met a Stop has not ended it; the next round does.
+            let FlushOutcome::Written { revision, ended, .. } = outcome else { continue };
+            if ended {
+                tracing::warn!(execution = %flush.execution, thread = %flush.key.thread, "ended an execution whose process died");
+            }
             notify(&self.relay, &flush.key, Some(flush.execution), revision);
         }
         Ok(())

@@ -11,6 +11,7 @@ pub mod registry;
 pub mod writer;
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -19,11 +20,12 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnfast_shared::{
-    Event, Part,
-    api::ExecutionUpdated,
+    Event, Message, Part,
+    api::{AttachmentId, ExecutionUpdated},
     ids::{ExecutionId, MessageId, ProcessId, RunId, Slug, ThreadId, UserId},
     limits::TITLE_CHARS,
     message::{AnswerMismatch, ExecutionError, ResumeData},
@@ -45,8 +47,8 @@ use crate::{
     store::{
         Store, StoreError,
         turns::{
-            Admission, DeleteOutcome, Expired, NewResume, NewTurn, ResumeAdmission, RunCancelOutcome, StopOutcome, ThreadChoice,
-            ThreadKey,
+            Admission, Attachment, DeleteOutcome, Expired, NewResume, NewTurn, ResumeAdmission, RunCancelOutcome, StopOutcome,
+            ThreadChoice, ThreadKey,
         },
     },
 };
@@ -56,6 +58,9 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How often suspended turns are looked through for those that have waited too long. The limit is in hours.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
+
+/// Bytes of a thread's attachments that an engine gets to see, the newest first. They are sent with every step.
+const ATTACHMENT_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Pause between attempts to read what an accepted execution starts from.
 const READ_AGAIN: Duration = Duration::from_millis(500);
@@ -68,8 +73,10 @@ pub struct Submit {
     pub choice: ThreadChoice,
     /// The message's id.
     pub message: MessageId,
-    /// What the person typed.
+    /// What the person typed. Blank only with attachments.
     pub text: String,
+    /// Files that go with it.
+    pub attachments: Vec<Attachment>,
     /// What answers it.
     pub engine: Arc<dyn Engine>,
 }
@@ -248,10 +255,10 @@ impl Turns {
             .admit(NewTurn {
                 key: submit.key.clone(),
                 choice: submit.choice,
-                title: title_of(&submit.text),
+                title: title_of(&submit.text, &submit.attachments),
                 message: submit.message,
-                content: vec![Part::Text { text: submit.text }],
-                attachments: Vec::new(),
+                content: content_of(submit.text, &submit.attachments),
+                attachments: submit.attachments,
                 assistant_message,
                 execution,
                 process,
@@ -537,6 +544,8 @@ impl Accepted {
                 }
             }
         };
+        let attachments =
+            if self.engine.reads_attachments() { read_attachments(&*store, key.thread, &history).await } else { HashMap::new() };
         let engine = self.engine.start(TurnInput {
             project: key.project.clone(),
             agent: key.agent.clone(),
@@ -544,6 +553,7 @@ impl Accepted {
             run,
             execution: self.execution,
             history,
+            attachments,
             so_far: so_far.clone(),
             answers,
         });
@@ -574,13 +584,59 @@ fn notify(relay: &Relay, key: &ThreadKey, execution: Option<ExecutionId>, revisi
     );
 }
 
-/// A new thread's title: the first line of its first message that says anything.
-fn title_of(text: &str) -> String {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("New conversation");
+/// The bytes of the thread's newest files, as many as [`ATTACHMENT_BYTES`] hold. Where they cannot be read the turn goes on with
+/// their names.
+async fn read_attachments(store: &dyn Store, thread: ThreadId, history: &[Message]) -> HashMap<AttachmentId, Bytes> {
+    let mut room = ATTACHMENT_BYTES;
+    let files = history.iter().rev().flat_map(|message| message.content.iter().rev());
+    let ids: Vec<_> = files
+        .filter_map(|part| match part {
+            Part::File { id, size, .. } => Some((*id, *size)),
+            _ => None,
+        })
+        .map_while(|(id, size)| {
+            room = room.checked_sub(size)?;
+            Some(id)
+        })
+        .collect();
+    if ids.is_empty() {
+        return HashMap::new();
+    }
+    match store.attachments(thread, &ids).await {
+        Ok(found) => found.into_iter().map(|attachment| (attachment.id, attachment.data)).collect(),
+        Err(error) => {
+            tracing::warn!(%thread, %error, "the attachments cannot be read; the agent gets their names");
+            HashMap::new()
+        }
+    }
+}
+
+/// What a person sent, as parts.
+fn content_of(text: String, attachments: &[Attachment]) -> Vec<Part> {
+    let said = (attachments.is_empty() || !text.trim().is_empty()).then_some(Part::Text { text });
+    let files = attachments.iter().map(|attachment| Part::File {
+        id: attachment.id,
+        name: attachment.name.clone(),
+        media_type: attachment.media_type.clone(),
+        size: attachment.data.len() as u64,
+    });
+    said.into_iter().chain(files).collect()
+}
+
+/// A new thread's title: the first line of its first message that says anything, or the name of what was sent without words.
+fn title_of(text: &str, attachments: &[Attachment]) -> String {
+    let file = attachments.first().map(|attachment| attachment.name.as_str());
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).or(file).unwrap_or("New conversation");
     match line.char_indices().nth(TITLE_CHARS) {
         Some((end, _)) => format!("{}…", line[..end].trim_end()),
         None => line.to_owned(),
     }
+}
+
+/// An id for a file that a person attaches.
+#[must_use]
+pub fn new_attachment_id() -> AttachmentId {
+    Uuid::now_v7()
 }
 
 /// A thread id for a conversation that begins.

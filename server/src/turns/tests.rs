@@ -79,6 +79,7 @@ impl World {
             choice: ThreadChoice::NewIfUnknown,
             message: Uuid::from_u128(n).into(),
             text: format!("question {n}"),
+            attachments: Vec::new(),
             engine: self.puppet.clone(),
         }
     }
@@ -527,6 +528,18 @@ async fn a_stop_wins_over_a_suspension_that_it_races() {
 }
 
 #[tokio::test]
+async fn a_stop_wins_over_a_shutdown_that_it_races() {
+    let world = World::new().await;
+    let (mut live, input, _script) = world.submit(7).await;
+    // Recorded, and the shutdown is quicker than its telling.
+    world.store.request_stop(&key(), input.execution, 5).await.unwrap();
+    world.turns.drain(Duration::ZERO).await;
+    let message = world.messages().await.pop().unwrap();
+    assert_eq!((message.execution_status, message.execution_error), (Some(ExecutionStatus::Cancelled), None));
+    assert!(matches!(live.rest().await.last(), Some(Event::Done { status: ExecutionStatus::Cancelled, .. })));
+}
+
+#[tokio::test]
 async fn draining_lets_turns_end_and_takes_no_new_ones() {
     let world = World::new().await;
     let (mut live, _, script) = world.submit(7).await;
@@ -717,9 +730,9 @@ async fn the_last_notification_names_the_final_revision() {
 
 #[test]
 fn a_title_is_the_first_line_that_says_anything() {
-    assert_eq!(title_of("\n  Hello there \nmore"), "Hello there");
-    assert_eq!(title_of("   \n"), "New conversation");
-    let long = title_of(&"é".repeat(500));
+    assert_eq!(title_of("\n  Hello there \nmore", &[]), "Hello there");
+    assert_eq!(title_of("   \n", &[]), "New conversation");
+    let long = title_of(&"é".repeat(500), &[]);
     assert_eq!(long.chars().count(), TITLE_CHARS + 1);
     assert!(long.ends_with('…'));
 }

@@ -176,7 +176,6 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, wanted: T) -> Resu
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
     use std::{collections::BTreeSet, fs, path::Path};
 

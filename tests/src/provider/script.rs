@@ -181,7 +181,7 @@ mod tests {
         let call = json!({"role": "assistant", "content": "a", "tool_calls": [{}]});
         let result = json!({"role": "tool", "content": "noon"});
         let clock = |input| Step::Tool { name: "clock".into(), input };
-        assert_eq!(steps(&[asked.clone()]).unwrap(), [Step::Say("a".into()), clock(json!({"x": [[1]]}))]);
+        assert_eq!(steps(std::slice::from_ref(&asked)).unwrap(), [Step::Say("a".into()), clock(json!({"x": [[1]]}))]);
         let first = [asked, call.clone(), result.clone()];
         assert_eq!(steps(&first).unwrap(), [Step::Say("b".into()), clock(json!({}))]);
         let second: Vec<_> = first.into_iter().chain([call, result]).collect();

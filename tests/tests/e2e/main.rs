@@ -1,7 +1,9 @@
 //! The product from outside: the real binary, driven over its wire. One module per promise.
 
 mod access;
+mod attachments;
 mod crash;
+mod delegation;
 mod harness;
 mod interactions;
 mod mcp;

@@ -18,16 +18,22 @@ use crate::{route::Route, words};
 
 /// How near to the end a reader counts as following it, in CSS pixels.
 const FOLLOWS_WITHIN: i32 = 80;
-/// Messages that are shown at once, and how many more each moment after: a long thread is readable before it is complete.
-const FIRST_ROWS: usize = 24;
-const MORE_ROWS: usize = 16;
+/// Messages that are shown together, and how many such groups at once: the rest of a long thread follows group by group.
+const GROUP: usize = 12;
+const FIRST_GROUPS: usize = 2;
 
-/// A message and its place in the list. The message changes, the row stays.
+/// A message and its place in the list. The message changes, the row stays: rows are the same when they are of the same message.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
     pub(super) id: MessageId,
     pub(super) role: Role,
     pub(super) message: RwSignal<Rc<Message>, LocalStorage>,
+}
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
 }
 
 /// What the parts of an open thread share.
@@ -218,25 +224,17 @@ fn Scroll() -> impl IntoView {
         last
     });
 
-    // The newest rows come first, the older ones moment by moment.
-    let hidden = RwSignal::new(0_usize);
-    let counted = StoredValue::new(false);
+    // The newest rows come first, the older ones moment by moment. Each group keeps its place from the start: nothing that is
+    // shown ever moves in the page.
+    let groups = Memo::new(move |_| open.rows.with(Vec::len).div_ceil(GROUP));
+    let hidden = RwSignal::new(None::<usize>);
     Effect::new(move |_| {
-        let count = open.rows.with(Vec::len);
-        if count > 0 && !counted.get_value() {
-            counted.set_value(true);
-            hidden.set(count.saturating_sub(FIRST_ROWS));
+        let count = groups.get();
+        if count > 0 && hidden.get_untracked().is_none() {
+            hidden.set(Some(count.saturating_sub(FIRST_GROUPS)));
             reveal(hidden);
         }
     });
-    let rows = move || {
-        let skip = if counted.get_value() {
-            hidden.get()
-        } else {
-            hidden.get().max(open.rows.with(Vec::len).saturating_sub(FIRST_ROWS))
-        };
-        open.rows.with(|rows| rows[skip.min(rows.len())..].to_vec())
-    };
 
     let load = Memo::new(move |_| open.view.with(|view| view.load.clone()));
     let empty = Memo::new(move |_| open.rows.with(Vec::is_empty));
@@ -258,11 +256,11 @@ fn Scroll() -> impl IntoView {
                     (Load::New | Load::Loaded, true) => view! { <Welcome/> }.into_any(),
                     _ => ().into_any(),
                 }}
-                <ol class="messages">
-                    <For each=rows key=|row| row.id let(row)>
-                        <MessageRow row/>
+                <div class="messages">
+                    <For each=move || 0..groups.get() key=|group| *group let(group)>
+                        <Group group hidden/>
                     </For>
-                </ol>
+                </div>
                 <Notes/>
             </div>
         </div>
@@ -274,11 +272,31 @@ fn Scroll() -> impl IntoView {
     }
 }
 
-fn reveal(hidden: RwSignal<usize>) {
-    if hidden.try_get_untracked().is_some_and(|hidden| hidden > 0) {
+/// Some consecutive messages, once it is their turn to be shown.
+#[component]
+fn Group(group: usize, hidden: RwSignal<Option<usize>>) -> impl IntoView {
+    let open = open();
+    let shown = Memo::new(move |_| hidden.get().is_some_and(|hidden| group >= hidden));
+    let rows = Memo::new(move |_| {
+        if !shown.get() {
+            return Vec::new();
+        }
+        open.rows.with(|rows| rows.chunks(GROUP).nth(group).map(<[Row]>::to_vec).unwrap_or_default())
+    });
+    view! {
+        <div class="rows">
+            <For each=move || rows.get() key=|row| row.id let(row)>
+                <MessageRow row/>
+            </For>
+        </div>
+    }
+}
+
+fn reveal(hidden: RwSignal<Option<usize>>) {
+    if hidden.try_get_untracked().flatten().is_some_and(|hidden| hidden > 0) {
         set_timeout(
             move || {
-                if hidden.try_update(|hidden| *hidden = hidden.saturating_sub(MORE_ROWS)).is_some() {
+                if hidden.try_update(|hidden| *hidden = hidden.map(|hidden| hidden.saturating_sub(1))).is_some() {
                     reveal(hidden);
                 }
             },

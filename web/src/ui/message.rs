@@ -56,7 +56,7 @@ pub(super) fn MessageRow(row: Row) -> impl IntoView {
         copy(row.message.with_untracked(|message| words::copied(message)), button);
     };
     view! {
-        <li class="message" class:user=user data-testid=test_id data-id=row.id.to_string() data-status=move || status.get().map(ExecutionStatus::as_str)>
+        <div class="message" class:user=user data-testid=test_id data-id=row.id.to_string() data-status=move || status.get().map(ExecutionStatus::as_str)>
             <article aria-label=speaker.clone() aria-busy=move || running.get().then_some("true")>
                 <h2 class:said=user>{speaker.clone()}</h2>
                 <For each=move || parts.get() key=|part| *part let((index, kind))>
@@ -79,7 +79,7 @@ pub(super) fn MessageRow(row: Row) -> impl IntoView {
                     </div>
                 })}
             </article>
-        </li>
+        </div>
     }
 }
 

@@ -4,6 +4,7 @@ use leptos::{html, prelude::*};
 use serde_json::Value;
 use turnfast_shared::{
     ExecutionStatus, ToolState,
+    ids::RunId,
     message::{ChildStep, SuspendPayload, ToolCall},
 };
 
@@ -32,8 +33,12 @@ pub(super) fn ToolCard(row: Row, index: usize) -> impl IntoView {
     let delegates = Memo::new(move |_| with_call(row, index, |call| call.child_trace.is_some()).unwrap_or_default());
     let answer = Memo::new(move |_| with_call(row, index, recorded_answer).flatten());
     let interaction = {
-        let id = id.clone();
-        Memo::new(move |_| open.interactions.with(|all| all.iter().find(|one| one.suspension.tool_call_id == id).cloned()))
+        // A call's id is unique within its message only.
+        let (run, id) = (RunId::from(row.id), id.clone());
+        Memo::new(move |_| {
+            open.interactions
+                .with(|all| all.iter().find(|one| one.suspension.run_id == run && one.suspension.tool_call_id == id).cloned())
+        })
     };
     let asks = Memo::new(move |_| interaction.with(Option::is_some));
     let unfolded = RwSignal::new(false);

@@ -258,6 +258,10 @@ impl OpenAiModel {
 }
 
 impl Model for OpenAiModel {
+    fn reads_files(&self) -> bool {
+        true
+    }
+
     fn stream(&self, request: ModelRequest<'_>) -> ModelStream {
         let endpoint = Arc::clone(&self.endpoint);
         let names = Names::new(request.tools);

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::names;
 use crate::agents::{
-    conversation::{Call, Item},
+    conversation::{Call, File, Item},
     model::{ModelRequest, ToolDefinition},
 };
 
@@ -38,7 +39,7 @@ enum Message<'a> {
         content: &'a str,
     },
     User {
-        content: &'a str,
+        content: Content<'a>,
     },
     Assistant {
         content: &'a str,
@@ -49,6 +50,25 @@ enum Message<'a> {
         tool_call_id: &'a str,
         content: String,
     },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(&'a str),
+    Parts(Vec<ContentPart<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ContentPart<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Serialize)]
+struct ImageUrl {
+    url: String,
 }
 
 #[derive(Serialize)]
@@ -84,8 +104,8 @@ impl Body {
         messages.extend(request.instructions.map(|content| Message::System { content }));
         for item in request.conversation {
             match item {
-                Item::Person(content) => messages.push(Message::User { content }),
-                Item::CutOff => messages.push(Message::User { content: GO_ON }),
+                Item::Person { text, files } => messages.push(Message::User { content: content(text, files) }),
+                Item::CutOff => messages.push(Message::User { content: Content::Text(GO_ON) }),
                 Item::Agent { text, calls } => {
                     messages.push(Message::Assistant { content: text, tool_calls: calls.iter().map(wire_call).collect() });
                     messages.extend(calls.iter().map(|call| Message::Tool { tool_call_id: &call.id, content: result(call) }));
@@ -123,6 +143,24 @@ impl Body {
         body.put_slice(end);
         body.freeze()
     }
+}
+
+/// Text alone stays text: not every endpoint takes parts.
+fn content<'a>(text: &'a str, files: &'a [File]) -> Content<'a> {
+    if files.is_empty() {
+        return Content::Text(text);
+    }
+    let said = (!text.is_empty()).then_some(ContentPart::Text { text: text.into() });
+    let files = files.iter().map(|File { name, media_type, data }| {
+        if media_type.starts_with("image/") {
+            let url = format!("data:{media_type};base64,{}", STANDARD.encode(data));
+            ContentPart::ImageUrl { image_url: ImageUrl { url } }
+        } else {
+            let text = format!("[attached file {}]\n{}", json!(name), String::from_utf8_lossy(data));
+            ContentPart::Text { text: text.into() }
+        }
+    });
+    Content::Parts(said.into_iter().chain(files).collect())
 }
 
 fn wire_call(call: &Call) -> WireCall<'_> {

@@ -4,6 +4,8 @@ mod catalog;
 pub(super) mod demo;
 mod turn_loop;
 
+use std::collections::HashMap;
+
 use futures::StreamExt;
 use turnfast_shared::{
     Event, ExecutionStatus, Message, Part, Role, Timeline,
@@ -43,6 +45,7 @@ pub(super) fn input(history: Vec<Message>) -> TurnInput {
         run: RunId(Uuid::nil()),
         execution: ExecutionId(Uuid::new_v4()),
         history,
+        attachments: HashMap::new(),
         so_far: Vec::new(),
         answers: Vec::new(),
     }

@@ -463,7 +463,7 @@ async fn a_reply_that_was_cut_off_is_to_be_gone_on_with() {
     let done = execute(&engine(&model, vec![], &[]), TurnInput { so_far, ..hello() }).await;
     assert_eq!(
         model.asked()[0].conversation,
-        [Item::Person("hello".to_owned()), Item::Agent { text: "Half a sen".to_owned(), calls: vec![] }, Item::CutOff]
+        [Item::person("hello".to_owned()), Item::Agent { text: "Half a sen".to_owned(), calls: vec![] }, Item::CutOff]
     );
     assert_eq!(done.parts.len(), 2);
 }
@@ -483,11 +483,16 @@ async fn history_is_sent_without_reasoning_and_with_attachments_named() {
     let model = Playback::new(vec![]);
     execute(&engine(&model, vec![], &[]), input(history)).await;
     let conversation = model.asked()[0].conversation.clone();
-    let [Item::Person(first), Item::Agent { text: one, calls }, Item::Agent { text: two, .. }, Item::Person(last)] =
-        &conversation[..]
+    let [
+        Item::Person { text: first, files },
+        Item::Agent { text: one, calls },
+        Item::Agent { text: two, .. },
+        Item::Person { text: last, .. },
+    ] = &conversation[..]
     else {
         panic!("{conversation:?}")
     };
+    assert!(files.is_empty(), "its bytes are not at hand");
     assert!(first.starts_with("look\n") && first.contains("a.txt") && first.contains("text/plain"), "{first}");
     assert_eq!((one.as_str(), two.as_str(), last.as_str()), ("Let me see.", "Well.", "and now?"));
     assert!(calls.len() == 4 && calls.iter().all(|call| call.outcome.is_error));
@@ -565,7 +570,7 @@ async fn a_child_works_below_its_call() {
     let engine = family(vec![("parent", agent(&parent, vec![delegate(&["child"])], &[])), ("child", child_agent)]);
     let done = execute(&engine, hello()).await;
     assert_eq!((done.status(), done.text().as_str()), (ExecutionStatus::Success, "done"));
-    assert_eq!(child.asked()[0].conversation, [Item::Person("What time is it?".to_owned())]);
+    assert_eq!(child.asked()[0].conversation, [Item::person("What time is it?".to_owned())]);
     assert_eq!(child.asked()[0].tools, ["clock"], "nothing that waits for a person");
     let call = done.calls()[0];
     assert_eq!(call.output, Some(json!("It is late.")));

@@ -70,7 +70,7 @@ impl Delegate {
         }
         let scope = context.scope.child().ok_or("Delegations are nested too deeply; do this task yourself.")?;
         let agent = context.scope.roster.get(&context.scope.project, id)?;
-        Ok(turn_loop::Run { agent, scope, start: Start { conversation: vec![Item::Person(task)], ..Start::default() } })
+        Ok(turn_loop::Run { agent, scope, start: Start { conversation: vec![Item::person(task)], ..Start::default() } })
     }
 }
 

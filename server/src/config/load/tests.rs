@@ -20,6 +20,8 @@ agents = false
 max_running_turns_per_user = 2
 max_message_bytes = 1_000
 interaction_expiry_hours = 48
+max_attachments = 3
+max_attachment_bytes = 2_000
 
 [[providers]]
 id = "local"
@@ -69,6 +71,7 @@ tools = ["clock", "ask_user", "delegate", "mcp:files", "mcp:web/search"]
 approve = ["clock", "mcp:files/write_file"]
 delegates = ["claw"]
 continue_interrupted = true
+attachments = false
 schedules = [{ id = "morning", cron = "0 8 * * 1-5", tz = "Europe/Berlin", message = "Plan." }, { id = "hourly", cron = "0 * * * *", message = "Look." }]
 
 [[agents]]
@@ -116,6 +119,7 @@ fn everything_is_read() {
     assert!(!config.agents_enabled);
     assert_eq!((config.limits.max_running_turns_per_user, config.limits.max_message_bytes), (2, 1_000));
     assert_eq!(config.limits.interaction_expiry, Some(Duration::from_secs(48 * 3_600)));
+    assert_eq!((config.limits.max_attachments, config.limits.max_attachment_bytes), (3, 2_000));
     let [local, open] = config.providers.as_slice() else { unreachable!() };
     assert_eq!((local.base_url.as_str(), local.stall), ("http://127.0.0.1:11434/v1", Duration::from_secs(7)));
     assert_eq!(local.api_key, Some(SecretSource::Present(Secret::new("sk-hunter2".to_owned()))));
@@ -144,7 +148,7 @@ fn everything_is_read() {
     assert_eq!((assistant.engine, assistant.model.as_deref()), (EngineKind::Native, Some("llama3.2")));
     assert_eq!(assistant.tools, ["clock", "ask_user", "delegate", "mcp:files", "mcp:web/search"]);
     assert_eq!(assistant.approve, ["clock", "mcp:files/write_file"]);
-    assert!(assistant.continue_interrupted);
+    assert!(assistant.continue_interrupted && !assistant.attachments);
     let zones: Vec<_> = assistant.schedules.iter().map(|schedule| schedule.tz.as_str()).collect();
     assert_eq!(zones, ["Europe/Berlin", "UTC"]);
     let claw = config.agent(&demo.id, "claw").unwrap();

@@ -22,7 +22,7 @@ const fn route(method: &'static str, path: &'static str, access: &'static str, o
 
 /// Every route. A new one comes in here, or `the_list_is_that_of_the_document` fails.
 #[rustfmt::skip]
-const ROUTES: [Route; 20] = [
+const ROUTES: [Route; 21] = [
     route("GET",    "/projects",                                                                                "signed-in",     None),
     route("GET",    "/projects/{projectId}/agents/v2",                                                          "agent:read",    None),
     route("GET",    "/projects/{projectId}/agents/v2/{agentId}",                                                "agent:read",    None),
@@ -31,6 +31,7 @@ const ROUTES: [Route; 20] = [
     route("GET",    "/projects/{projectId}/agents/v2/{agentId}/chat/{threadId}/messages",                       "agent:read",    Some("threadId")),
     route("DELETE", "/projects/{projectId}/agents/v2/{agentId}/chat/{threadId}/executions/{executionId}",       "agent:execute", Some("threadId")),
     route("DELETE", "/projects/{projectId}/agents/v2/{agentId}/chat/runs/{runId}",                              "agent:execute", Some("runId")),
+    route("GET",    "/projects/{projectId}/agents/v2/{agentId}/chat/attachments/{attachmentId}",                "agent:read",    Some("attachmentId")),
     route("GET",    "/projects/{projectId}/agents/v2/{agentId}/threads",                                        "agent:read",    None),
     route("GET",    "/projects/{projectId}/agents/v2/{agentId}/threads/{threadId}",                             "agent:read",    Some("threadId")),
     route("PATCH",  "/projects/{projectId}/agents/v2/{agentId}/threads/{threadId}",                             "agent:execute", Some("threadId")),
@@ -82,7 +83,7 @@ impl Target {
     fn unknown(&self) -> Self {
         let mut target = self.clone();
         if let Some(turn) = &mut target.turn {
-            (turn.thread, turn.execution, turn.run) = (unknown(), unknown(), unknown());
+            (turn.thread, turn.execution, turn.run, turn.attachment) = (unknown(), unknown(), unknown(), unknown());
         }
         target
     }
@@ -92,7 +93,14 @@ impl Target {
     }
 
     fn path(&self) -> String {
-        let nobody = Turn { thread: unknown(), message: unknown(), execution: unknown(), run: unknown(), call: None };
+        let nobody = Turn {
+            thread: unknown(),
+            message: unknown(),
+            execution: unknown(),
+            run: unknown(),
+            attachment: unknown(),
+            call: None,
+        };
         let turn = self.turn.as_ref().unwrap_or(&nobody);
         self.route
             .path
@@ -101,6 +109,7 @@ impl Target {
             .replace("{threadId}", &turn.thread)
             .replace("{executionId}", &turn.execution)
             .replace("{runId}", &turn.run)
+            .replace("{attachmentId}", &turn.attachment)
             .replace("{token}", "made-up")
     }
 

@@ -255,7 +255,7 @@ async fn unsupported_media_type() -> Vec<Answer> {
 }
 
 async fn payload_too_large() -> Vec<Answer> {
-    let world = World::with("[limits]\nmax_message_bytes = 1000").await;
+    let world = World::with("[limits]\nmax_message_bytes = 1000\nmax_attachments = 0").await;
     let olga = world.token("olga", &[], None).await;
     let value = world.post(&chat(), &olga, json!({ "message": "x".repeat(1_001) })).await;
     assert_eq!(value.json()["field"], json!("message"));

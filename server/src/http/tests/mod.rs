@@ -1,6 +1,7 @@
 //! The API as its callers meet it: the real router over a real database, with the demo agent behind it.
 
 mod access;
+mod attachments;
 mod document;
 mod errors;
 mod secrets;
@@ -121,6 +122,8 @@ pub(super) struct Turn {
     pub(super) message: String,
     pub(super) execution: String,
     pub(super) run: String,
+    /// A file that went with the message.
+    pub(super) attachment: String,
     /// The call that waits.
     pub(super) call: Option<String>,
 }
@@ -209,7 +212,8 @@ impl World {
 
     /// Runs a turn in a new thread until its stream ends.
     pub(super) async fn turn(&self, token: &str, message: &str) -> Turn {
-        let answer = self.post(&format!("{BASE}/chat"), token, json!({ "message": message })).await;
+        let note = json!({ "name": "note.txt", "mediaType": "text/plain", "data": "aGVsbG8=" });
+        let answer = self.post(&format!("{BASE}/chat"), token, json!({ "message": message, "attachments": [note] })).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         let events = answer.events();
         let call = events.iter().find_map(|event| match event {
@@ -219,7 +223,9 @@ impl World {
         let Some(Event::ExecutionStarted { execution_id, session_id, message_id, assistant_message_id }) = events.first() else {
             panic!("a stream begins with execution-started: {answer:?}")
         };
+        let read = self.get(&format!("{BASE}/chat/{session_id}/messages"), token).await.json();
         Turn {
+            attachment: read["messages"][0]["content"][1]["id"].as_str().unwrap().to_owned(),
             thread: session_id.to_string(),
             message: message_id.to_string(),
             execution: execution_id.to_string(),

@@ -401,8 +401,7 @@ impl Record {
         let Some(execution) = self.executions.get_mut(&flush.execution).filter(owned) else { return FlushOutcome::Fenced };
         let Some(thread) = self.threads.get_mut(&execution.thread) else { return FlushOutcome::Fenced };
         let cancel_requested = execution.cancel_requested;
-        // A Stop that races a suspension wins: the execution stays open and is told of the wish.
-        let end = flush.end.as_ref().filter(|end| !(cancel_requested && end.status == ExecutionStatus::Suspended));
+        let end = flush.end.as_ref().filter(|end| !(cancel_requested && end.status.yields_to_a_stop()));
         let revision = thread.touch(execution.message, |message| {
             for part in &flush.parts {
                 if let Some(data) = &part.data {

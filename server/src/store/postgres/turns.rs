@@ -510,8 +510,7 @@ async fn flush(c: &mut PgConnection, flushes: &[Flush]) -> Result<Vec<FlushOutco
             let revision = *revisions
                 .get(&flush.key.thread)
                 .ok_or_else(|| StoreError::Corrupt(format!("execution {} has no thread", flush.execution)))?;
-            // A Stop that races a suspension wins: the execution stays open and is told of the wish.
-            let end = flush.end.as_ref().filter(|end| !(cancel_requested && end.status == ExecutionStatus::Suspended));
+            let end = flush.end.as_ref().filter(|end| !(cancel_requested && end.status.yields_to_a_stop()));
             Ok(Some(LiveFlush { flush, message_pk, cancel_requested, revision, end }))
         })
         .collect::<Result<Vec<_>>>()?;

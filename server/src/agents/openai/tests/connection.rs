@@ -103,7 +103,7 @@ fn model(base_url: &str) -> OpenAiModel {
 }
 
 fn ask(model: &OpenAiModel) -> ModelStream {
-    model.stream(ModelRequest { instructions: None, conversation: &[Item::Person("hello".to_owned())], tools: &[] })
+    model.stream(ModelRequest { instructions: None, conversation: &[Item::person("hello".to_owned())], tools: &[] })
 }
 
 async fn collect(mut stream: ModelStream) -> (Vec<ModelEvent>, Option<TurnError>) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::agents::{
-    conversation::{Call, Item, Outcome},
+    conversation::{Call, File, Item, Outcome},
     model::{ModelRequest, ToolDefinition},
     openai::request::Body,
 };
@@ -12,7 +12,7 @@ use crate::agents::{
 fn a_conversation_as_a_body() {
     let call = |id: &str, input: Value, outcome| Call { id: id.to_owned(), name: "f".to_owned(), input, outcome };
     let conversation = [
-        Item::Person("do it".to_owned()),
+        Item::person("do it".to_owned()),
         Item::Agent {
             text: "I will.".to_owned(),
             calls: vec![
@@ -61,7 +61,35 @@ fn a_conversation_as_a_body() {
 
 #[test]
 fn no_tools_and_no_instructions_are_left_out() {
-    let request = ModelRequest { instructions: None, conversation: &[Item::Person("hi".to_owned())], tools: &[] };
+    let request = ModelRequest { instructions: None, conversation: &[Item::person("hi".to_owned())], tools: &[] };
     let body: Value = serde_json::from_slice(&Body::new("m", request).unwrap().plain()).unwrap();
     assert_eq!(body, json!({"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": true}));
+}
+
+#[test]
+fn files_go_with_what_was_said() {
+    let file = |name: &str, media_type: &str, data: &'static [u8]| File {
+        name: name.to_owned(),
+        media_type: media_type.to_owned(),
+        data: data.into(),
+    };
+    let files = vec![file("a.png", "image/png", b"\x89PNG"), file("b \"x\".md", "text/markdown", "# größe".as_bytes())];
+    let conversation = [
+        Item::Person { text: "look".to_owned(), files: files.clone() },
+        Item::Person { text: String::new(), files: files[..1].to_vec() },
+    ];
+    let request = ModelRequest { instructions: None, conversation: &conversation, tools: &[] };
+    let body: Value = serde_json::from_slice(&Body::new("m", request).unwrap().plain()).unwrap();
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}});
+    assert_eq!(
+        body["messages"],
+        json!([
+            {"role": "user", "content": [
+                {"type": "text", "text": "look"},
+                image,
+                {"type": "text", "text": "[attached file \"b \\\"x\\\".md\"]\n# größe"},
+            ]},
+            {"role": "user", "content": [image]},
+        ])
+    );
 }
