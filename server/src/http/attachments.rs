@@ -121,7 +121,7 @@ fn is_text(data: &[u8]) -> bool {
 /// Reads a file that went with a message
 ///
 /// As it was sent. A text file comes as a download.
-#[utoipa::path(get, path = "/chat/attachments/{attachmentId}", tag = "turns",
+#[utoipa::path(get, operation_id = "attachment", path = "/chat/attachments/{attachmentId}", tag = "turns",
     params(AttachmentPath),
     responses((status = 200, content_type = "*/*", body = Vec<u8>, description = "The file, with its media type.")),
     extensions(("x-access" = json!("agent:read")), ("x-owner" = json!("attachmentId"))))]

@@ -58,6 +58,7 @@ pub enum Kind {
     Binary,
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one of them")]
 enum Running {
     InProcess { runtime: Runtime, signals: mpsc::UnboundedSender<()>, serving: JoinHandle<()> },
     Binary(Server),

@@ -36,13 +36,14 @@ pub async fn run(kind: Kind, seeds: impl IntoIterator<Item = u64>, at_once: usiz
             println!("FAILED seed {seed}: {error:#}");
             failures.push(seed);
         }
-        if done.is_multiple_of(every) && done < seeds.len() as u64 {
-            if let Some(earlier) = fault.replace(tokio::spawn({
+        if done.is_multiple_of(every)
+            && done < seeds.len() as u64
+            && let Some(earlier) = fault.replace(tokio::spawn({
                 let (host, which) = (host.clone(), dice.next());
                 async move { host.suffer(which).await }
-            })) {
-                earlier.await??;
-            }
+            }))
+        {
+            earlier.await??;
         }
     }
     if let Some(last) = fault {

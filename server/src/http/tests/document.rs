@@ -61,11 +61,13 @@ fn every_reference_leads_somewhere() {
 #[test]
 fn every_operation_says_who_may_use_it_and_how_it_refuses() {
     let document = document();
+    let mut ids = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let name = format!("{method} {path}");
             assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{name}");
-            assert!(operation["operationId"].is_string(), "{name}");
+            let id = operation["operationId"].as_str().unwrap();
+            assert!(ids.insert(id.to_owned()), "{name}: another operation is called {id} too");
             let is_public = operation["x-access"] == json!("public");
             assert_eq!(operation.get("security").is_none(), is_public, "{name}");
             let extra = operation.get("x-problems").cloned().unwrap_or_else(|| json!([]));
