@@ -5,7 +5,7 @@
 
 use std::{
     fs,
-    io::Read as _,
+    io::{Read as _, Write as _},
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -22,11 +22,13 @@ use tempfile::TempDir;
 /// How long a server may take to answer.
 const GUARD: Duration = Duration::from_secs(60);
 
-/// Runs the server until standard input closes, then ends it at once. `$1` is the server, the rest are its arguments.
-const WATCH: &str = r#"program=$1; shift
+/// Runs the server until standard input closes, then ends it at once. `$1` is the cluster's folder, `$2` the server, the rest are its
+/// arguments. Without a word on standard input the folder goes too: whoever started this is gone.
+const WATCH: &str = r#"folder=$1; program=$2; shift 2
 "$program" "$@" </dev/null & server=$!
-cat >/dev/null
-kill -QUIT $server 2>/dev/null; wait $server"#;
+word=$(cat)
+kill -QUIT $server 2>/dev/null; wait $server
+[ -n "$word" ] || rm -rf "$folder""#;
 
 /// A PostgreSQL cluster.
 #[derive(Debug)]
@@ -77,7 +79,7 @@ impl Cluster {
     pub fn restart(&mut self) -> Result<()> {
         let server = as_server(&self.bin.join("postgres"));
         let mut watch = Command::new("sh");
-        watch.args(["-c", WATCH, "sh"]).arg(server.get_program()).args(server.get_args());
+        watch.args(["-c", WATCH, "sh"]).arg(self.folder.path()).arg(server.get_program()).args(server.get_args());
         watch.arg("-D").arg(self.data()).arg("-k").arg(self.folder.path());
         for setting in [
             format!("port={}", self.port),
@@ -105,7 +107,10 @@ impl Cluster {
     /// Ends the server at once, as a crash does.
     pub fn kill(&mut self) {
         if let Some(mut watch) = self.watch.take() {
-            drop(watch.stdin.take());
+            if let Some(mut stdin) = watch.stdin.take() {
+                // If it cannot be written to, the shell has ended already.
+                let _ = stdin.write_all(b"keep");
+            }
             // It ends by itself now; how, does not matter.
             let _ = watch.wait();
         }
