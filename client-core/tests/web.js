@@ -17,7 +17,8 @@
     install() {
       if (window.EventSource === Source) return;
       window.EventSource = Source;
-      window.fetch = async (request) => {
+      window.fetch = async (input, init) => {
+        const request = new Request(input, init);
         const call = { method: request.method, url: request.url, body: await request.clone().text(), aborted: false };
         const answered = new Promise((resolve, reject) => Object.assign(call, { resolve, reject }));
         request.signal.addEventListener("abort", () => {

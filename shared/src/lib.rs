@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod event;
+pub mod few;
 pub mod identity;
 pub mod ids;
 pub mod json;

@@ -3,13 +3,12 @@
 //! It is pure: the time of an event is an argument. It tells after each event which part changed and whether that was a boundary,
 //! so that the recorder writes no more than what changed, and the view renders no more than one part.
 
-use std::collections::HashMap;
-
 use serde_json::Value;
 
 use crate::{
     Millis,
     event::Event,
+    few::Few,
     limits::CHILD_TRACE_CHARS,
     message::{ChildStep, ChildTrace, ExecutionStatus, Part, ToolCall, ToolState},
 };
@@ -46,10 +45,10 @@ impl Applied {
 pub struct Timeline {
     parts: Vec<Part>,
     /// Open text and reasoning by stream id; `None`: started, and empty so far. Text and reasoning have separate ids.
-    text: HashMap<String, Option<usize>>,
-    reasoning: HashMap<String, Option<usize>>,
-    tools: HashMap<String, usize>,
-    children: HashMap<usize, ChildProgress>,
+    text: Few<String, Option<usize>>,
+    reasoning: Few<String, Option<usize>>,
+    tools: Few<String, usize>,
+    children: Few<usize, ChildProgress>,
 }
 
 /// What a delegation has spent, and whether its current stretch of reasoning already has a segment.
@@ -69,8 +68,8 @@ impl Timeline {
     /// A message that earlier executions wrote to: this one goes on behind what is there.
     #[must_use]
     pub fn from_parts(parts: Vec<Part>) -> Self {
-        let mut tools = HashMap::new();
-        let mut children = HashMap::new();
+        let mut tools = Few::default();
+        let mut children = Few::default();
         for (index, call) in parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.as_tool_call()?))) {
             tools.insert(call.tool_call_id.clone(), index);
             if let Some(trace) = &call.child_trace {
@@ -112,20 +111,20 @@ impl Timeline {
     pub fn apply(&mut self, event: &Event, at: Millis) -> Applied {
         match event {
             Event::TextStart { id } => {
-                self.text.entry(id.clone()).or_insert(None);
+                self.text.get_or_insert(id.as_str(), None);
                 Applied::NOTHING
             }
             Event::TextDelta { id, delta } => self.append(false, id, delta, at),
-            Event::TextEnd { id } => match self.text.remove(id) {
+            Event::TextEnd { id } => match self.text.remove(id.as_str()) {
                 Some(Some(index)) => Applied::boundary(index),
                 _ => Applied::NOTHING,
             },
             Event::ReasoningStart { id } => {
-                self.reasoning.entry(id.clone()).or_insert(None);
+                self.reasoning.get_or_insert(id.as_str(), None);
                 Applied::NOTHING
             }
             Event::ReasoningDelta { id, delta } => self.append(true, id, delta, at),
-            Event::ReasoningEnd { id } => match self.reasoning.remove(id) {
+            Event::ReasoningEnd { id } => match self.reasoning.remove(id.as_str()) {
                 Some(Some(index)) => {
                     if let Part::Reasoning { end_time, .. } = &mut self.parts[index] {
                         *end_time = Some(at);
@@ -135,13 +134,13 @@ impl Timeline {
                 _ => Applied::NOTHING,
             },
             Event::ToolInputStart { tool_call_id, tool_name } => {
-                if self.tools.contains_key(tool_call_id) {
+                if self.tools.has(tool_call_id.as_str()) {
                     return Applied::NOTHING;
                 }
                 Applied::changed(self.add_tool(tool_call_id, tool_name, ToolState::InputStreaming, at))
             }
             Event::ToolCall { tool_call_id, tool_name, input } => {
-                let index = match self.tools.get(tool_call_id) {
+                let index = match self.tools.get(tool_call_id.as_str()) {
                     Some(&index) => index,
                     None => self.add_tool(tool_call_id, tool_name, ToolState::InputStreaming, at),
                 };
@@ -228,10 +227,7 @@ impl Timeline {
         }
         let open = if reasoning { &mut self.reasoning } else { &mut self.text };
         // A delta whose start was not seen opens its part all the same: half a stream is better than none.
-        let slot = match open.get_mut(id) {
-            Some(slot) => slot,
-            None => open.entry(id.to_owned()).or_insert(None),
-        };
+        let slot = open.get_or_insert(id, None);
         if let Some(index) = *slot {
             if let Part::Text { text } | Part::Reasoning { text, .. } = &mut self.parts[index] {
                 text.push_str(delta);
@@ -290,7 +286,7 @@ impl Timeline {
         if call.state.is_settled() {
             return Applied::NOTHING;
         }
-        let progress = self.children.entry(index).or_default();
+        let progress = self.children.get_or_insert(&index, ChildProgress::default());
         let trace = call.child_trace.get_or_insert_default();
         if apply_to_trace(trace, progress, chunk) { Applied::changed(index) } else { Applied::NOTHING }
     }

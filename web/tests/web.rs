@@ -1,13 +1,16 @@
-//! What only a browser can show: the Markdown tree as elements of a page.
+//! What only a browser can show: Markdown and views as elements of a page.
 #![cfg(target_arch = "wasm32")]
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+use std::{cell::RefCell, rc::Rc};
+
 use turnfast_web::{
     markdown::{Document, parse},
-    ui::Rendered,
+    ui::{Child, Draft, Key, Mount, Rendered, element, text},
 };
+use wasm_bindgen::JsCast;
 use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
-use web_sys::Element;
+use web_sys::{Element, HtmlElement, HtmlInputElement};
 
 wasm_bindgen_test_configure!(run_in_browser);
 
@@ -106,4 +109,119 @@ fn text_that_grows_keeps_its_text_node() {
     assert_eq!(host.inner_html(), "<h3 class=\"h1\">other</h3>");
     rendered.show(&[], 0);
     assert_eq!(host.inner_html(), "");
+}
+
+/// A mount, and the actions that its listeners asked for.
+fn mount() -> (Element, Mount<&'static str>, Rc<RefCell<Vec<&'static str>>>) {
+    let (host, acted) = (host(), Rc::<RefCell<Vec<&'static str>>>::default());
+    let acts = Rc::clone(&acted);
+    let mount = Mount::new(host.clone(), page(), Box::new(move |action, _, _| acts.borrow_mut().push(action)));
+    (host, mount, acted)
+}
+
+fn item(id: usize, words: &str) -> Draft<&'static str> {
+    element("li", &[]).key(Key::Number(id)).with(element("input", &[])).text(words.to_owned())
+}
+
+fn items(ids: &[usize]) -> Vec<Child<&'static str>> {
+    ids.iter().map(|id| item(*id, &id.to_string()).done()).collect()
+}
+
+fn input(host: &Element, at: u32) -> HtmlInputElement {
+    host.query_selector_all("input").unwrap().item(at).unwrap().unchecked_into()
+}
+
+#[wasm_bindgen_test]
+fn children_with_keys_move_and_stay_the_same_elements() {
+    let orders: [&[usize]; 8] =
+        [&[1, 2, 3, 4, 5], &[5, 1, 2, 3, 4], &[1, 2, 3, 4, 5], &[2, 4], &[4, 9, 2], &[], &[7, 8, 4], &[8, 7, 6, 4]];
+    let (host, mut mount, _) = mount();
+    let mut before: Vec<(usize, web_sys::Node)> = Vec::new();
+    for order in orders {
+        mount.show(&items(order));
+        let nodes = host.query_selector_all("li").unwrap();
+        let after: Vec<_> = order.iter().enumerate().map(|(at, id)| (*id, nodes.item(at as u32).unwrap())).collect();
+        assert_eq!(nodes.length() as usize, order.len());
+        for (id, node) in &after {
+            assert_eq!(node.text_content().unwrap(), id.to_string());
+            let known = before.iter().find(|(known, _)| known == id);
+            assert!(known.is_none_or(|(_, known)| known.is_same_node(Some(node))), "{id} in {order:?}");
+        }
+        before = after;
+    }
+}
+
+#[wasm_bindgen_test]
+fn focus_and_what_was_typed_survive_every_move() {
+    let (host, mut mount, _) = mount();
+    mount.show(&items(&[1, 2, 3]));
+    let typed = input(&host, 0);
+    typed.focus().unwrap();
+    typed.set_value("mine");
+    for order in [[3, 2, 1], [2, 1, 3], [1, 3, 2]] {
+        mount.show(&items(&order));
+        assert!(page().active_element().unwrap().is_same_node(Some(&typed)), "{order:?}");
+        assert_eq!(typed.value(), "mine");
+    }
+    // What comes and goes around it changes nothing either.
+    mount.show(&[item(9, "new").done(), item(1, "other words").done()]);
+    assert!(page().active_element().unwrap().is_same_node(Some(&typed)));
+    assert_eq!(host.text_content().unwrap(), "newother words");
+}
+
+#[wasm_bindgen_test]
+fn listeners_do_what_was_said_last_and_go_with_their_elements() {
+    let (host, mut mount, acted) = mount();
+    let button = |action| element("button", &[]).on("click", action).done();
+    mount.show(&[button("one"), element("p", &[]).with(element("b", &[]).on("click", "inner")).done()]);
+    assert_eq!(mount.listening(), 2);
+    let shown: HtmlElement = host.query_selector("button").unwrap().unwrap().unchecked_into();
+    shown.click();
+    mount.show(&[button("two")]);
+    assert_eq!(mount.listening(), 1);
+    shown.click();
+    mount.show(&[element("button", &[]).done()]);
+    shown.click();
+    mount.show(&[button("three")]);
+    shown.click();
+    mount.show(&[]);
+    shown.click();
+    assert_eq!(mount.listening(), 0);
+    assert_eq!(*acted.borrow(), ["one", "two", "three"]);
+}
+
+#[wasm_bindgen_test]
+fn texts_and_attributes_change_in_place() {
+    let (host, mut mount, _) = mount();
+    let view = |class: &'static str, words: &'static str, busy: bool| {
+        element("p", &[("id", "x")]).set("class", class).maybe("aria-busy", busy.then_some("true")).text(words).done()
+    };
+    mount.show(&[view("a", "one", true), text("end")]);
+    assert_eq!(host.inner_html(), r#"<p id="x" class="a" aria-busy="true">one</p>end"#);
+    let node = host.first_child().unwrap().first_child().unwrap();
+    mount.show(&[view("b", "two", false), text("end")]);
+    assert_eq!(host.inner_html(), r#"<p id="x" class="b">two</p>end"#);
+    assert!(host.first_child().unwrap().first_child().unwrap().is_same_node(Some(&node)));
+}
+
+#[wasm_bindgen_test]
+fn a_node_that_is_given_again_is_left_alone() {
+    let (host, mut mount, _) = mount();
+    let kept = item(1, "kept").done();
+    mount.show(std::slice::from_ref(&kept));
+    // Changed behind the mount's back: whoever looked would set it right.
+    host.query_selector("li").unwrap().unwrap().set_attribute("class", "mark").unwrap();
+    mount.show(&[kept, item(2, "more").done()]);
+    assert_eq!(host.query_selector_all("li.mark").unwrap().length(), 1);
+    assert_eq!(host.text_content().unwrap(), "keptmore");
+}
+
+#[wasm_bindgen_test]
+fn new_elements_are_told_of_once_outer_ones_first() {
+    let (_, mut mount, _) = mount();
+    let view = || element("dialog", &[]).mounted("outer").with(element("input", &[]).mounted("inner")).done();
+    let told = mount.show(&[view()]);
+    assert!(told.iter().all(|(_, element)| element.is_connected()));
+    assert_eq!(told.into_iter().map(|(action, _)| action).collect::<Vec<_>>(), ["outer", "inner"]);
+    assert!(mount.show(&[view()]).is_empty());
 }

@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use anyhow::{Result, bail};
 
-use crate::repo::{on_path, run, say};
+use crate::repo::{WASM, on_path, run, say};
 
 /// Makes sure that there is a Chromium and a ChromeDriver.
 ///
@@ -20,6 +20,24 @@ pub(crate) fn browser() -> Result<()> {
         "install Chromium and ChromeDriver (Debian: apt-get install chromium chromium-driver) and put both on the PATH",
         &["chromium", "chromium-driver"],
     )
+}
+
+/// Makes sure that the toolchain has the target of the page. rustup adds it by itself where it installs toolchains by itself; not
+/// every machine lets it.
+///
+/// # Errors
+/// It is missing and cannot be added; the message says what to do.
+pub(crate) fn wasm_target() -> Result<()> {
+    let folder = Command::new("rustc").args(["--print", "target-libdir", "--target", WASM]).output();
+    let there = folder.is_ok_and(|folder| Path::new(String::from_utf8_lossy(&folder.stdout).trim()).is_dir());
+    if there {
+        return Ok(());
+    }
+    if !on_path("rustup") {
+        bail!("add the target {WASM} to the Rust toolchain");
+    }
+    say(&format!("adding the target {WASM}"));
+    run(Command::new("rustup").args(["target", "add", WASM]))
 }
 
 /// Makes sure that there is a Python that can make virtual environments.

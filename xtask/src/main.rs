@@ -5,6 +5,7 @@ mod build;
 mod fuzz;
 mod install;
 mod repo;
+mod shorten;
 mod size;
 mod test;
 mod web;

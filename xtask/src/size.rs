@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::{repo::Repo, web};
 
-/// Most that the page's wasm and JavaScript may weigh together, in bytes after `gzip -9`.
+/// Most that the page's wasm and JavaScript may weigh together, in bytes, packed as they are sent.
 const LIMIT: usize = 200_000;
 
 /// Prints the weights and compares them with the limit.

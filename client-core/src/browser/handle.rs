@@ -2,22 +2,27 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     rc::Rc,
 };
 
-use gloo_net::http::Method;
 use gloo_timers::callback::Timeout;
-use serde::Serialize;
 use turnfast_shared::{
     api::{NewAttachment, PushEvent},
+    few::Few,
     ids::{Slug, ThreadId},
     message::ResumeData,
 };
 use wasm_bindgen_futures::spawn_local;
 use web_sys::AbortController;
 
-use super::{Client, Subscription, drafts::Drafts, http::Call, push::Push, subscribers::Subscribers};
+use super::{
+    Client, Subscription,
+    drafts::Drafts,
+    http::{self, Answer},
+    push::Push,
+    subscribers::Subscribers,
+};
 use crate::thread::{Effect, EffectId, Failure, Input, Machine, Occasion, View};
 
 /// An open thread. Clones are the same thread; when the last one is dropped the thread is closed. A turn runs on regardless.
@@ -37,8 +42,8 @@ struct Inner {
     /// Inputs that came while one was worked on.
     inputs: RefCell<VecDeque<Input>>,
     working: Cell<bool>,
-    timers: RefCell<HashMap<EffectId, Timeout>>,
-    calls: RefCell<HashMap<EffectId, AbortController>>,
+    timers: RefCell<Few<EffectId, Timeout>>,
+    calls: RefCell<Few<EffectId, AbortController>>,
     changed: Subscribers<()>,
 }
 
@@ -189,17 +194,32 @@ impl Inner {
             Effect::Read { id, thread, since } => {
                 let since = since.map(|revision| format!("?since={revision}")).unwrap_or_default();
                 let url = format!("{base}/chat/{thread}/messages{since}");
-                self.call(id, Method::GET, &url, move |outcome| Input::ReadDone { id, outcome });
+                self.call(
+                    id,
+                    "GET",
+                    url,
+                    Box::new(move |answer| Input::ReadDone { id, outcome: answer.and_then(|answer| answer.read()) }),
+                );
             }
-            Effect::Submit { id, request } => self.stream(id, "/chat", request),
-            Effect::Resume { id, request } => self.stream(id, "/chat/resume", request),
+            Effect::Submit { id, request } => self.stream(id, "/chat", serde_json::to_string(&request).ok()),
+            Effect::Resume { id, request } => self.stream(id, "/chat/resume", serde_json::to_string(&request).ok()),
             Effect::Stop { id, thread, execution } => {
                 let url = format!("{base}/chat/{thread}/executions/{execution}");
-                self.call(id, Method::DELETE, &url, move |outcome| Input::StopDone { id, outcome });
+                self.call(
+                    id,
+                    "DELETE",
+                    url,
+                    Box::new(move |answer| Input::StopDone { id, outcome: answer.and_then(|answer| answer.read()) }),
+                );
             }
             Effect::CancelRun { id, run } => {
                 let url = format!("{base}/chat/runs/{run}");
-                self.call(id, Method::DELETE, &url, move |outcome| Input::CancelRunDone { id, outcome });
+                self.call(
+                    id,
+                    "DELETE",
+                    url,
+                    Box::new(move |answer| Input::CancelRunDone { id, outcome: answer.and_then(|answer| answer.read()) }),
+                );
             }
             Effect::SetTimer { id, after_ms } => {
                 let this = Rc::downgrade(self);
@@ -225,35 +245,36 @@ impl Inner {
         }
     }
 
-    fn call<T: turnfast_shared::json::FromJson + 'static>(
+    fn call(
         self: &Rc<Self>,
         id: EffectId,
-        method: Method,
-        url: &str,
-        outcome: impl FnOnce(Result<T, Failure>) -> Input + 'static,
+        method: &'static str,
+        url: String,
+        outcome: Box<dyn FnOnce(Result<Answer, Failure>) -> Input>,
     ) {
         let this = Rc::clone(self);
         let Some(abort) = this.controller(id) else {
             this.input(outcome(Err(Failure::Broken)));
             return;
         };
-        let call = Call::new(method, url, &abort);
         spawn_local(async move {
-            let answer = call.json(abort).await;
+            let answer = http::request(method, &url, None, abort).await;
             this.calls.borrow_mut().remove(&id);
             this.input(outcome(answer));
         });
     }
 
-    fn stream(self: &Rc<Self>, id: EffectId, path: &str, body: impl Serialize + 'static) {
+    fn stream(self: &Rc<Self>, id: EffectId, path: &str, body: Option<String>) {
         let this = Rc::clone(self);
-        let Some(abort) = this.controller(id) else {
+        let (Some(abort), Some(body)) = (this.controller(id), body) else {
             this.input(Input::StreamRefused { id, failure: Failure::Broken });
             return;
         };
-        let call = Call::new(Method::POST, &format!("{}{path}", self.base), &abort);
+        let url = format!("{}{path}", self.base);
         spawn_local(async move {
-            let ended = call.stream(&body, |bytes| this.input(Input::StreamBytes { id, bytes })).await;
+            let sink = Rc::clone(&this);
+            let sink = Box::new(move |bytes| sink.input(Input::StreamBytes { id, bytes }));
+            let ended = http::stream(&url, body, abort.signal(), sink).await;
             this.calls.borrow_mut().remove(&id);
             this.input(match ended {
                 Ok(()) => Input::StreamEnded { id },

@@ -1,79 +1,122 @@
-//! Requests of one thread, over fetch. It turns what comes back into outcomes, and decides nothing.
+//! Requests over fetch. It turns what comes back into outcomes, and decides nothing.
 
-use gloo_net::http::{Method, RequestBuilder, Response};
 use gloo_timers::callback::Timeout;
-use serde::Serialize;
+use js_sys::{Promise, Uint8Array};
 use turnfast_shared::{
     Problem,
     json::{self, FromJson},
 };
-use wasm_bindgen::JsCast;
-use web_sys::{AbortController, AbortSignal, RequestCache};
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{AbortController, AbortSignal, ReadableStreamDefaultReader, RequestCache, RequestInit, Response};
 
 use crate::thread::{Failure, REQUEST_TIMEOUT_MS};
 
 /// Milliseconds that the body of an answer may take.
 const BODY_TIMEOUT_MS: u32 = 60_000;
 
-/// A request that can be given up.
-pub(super) struct Call {
-    builder: RequestBuilder,
-    signal: AbortSignal,
+/// An answer in JSON.
+#[derive(Debug)]
+pub struct Answer {
+    status: u16,
+    text: String,
 }
 
-impl Call {
-    pub(super) fn new(method: Method, url: &str, abort: &AbortController) -> Self {
-        let signal = abort.signal();
-        let builder = RequestBuilder::new(url).method(method).cache(RequestCache::NoStore).abort_signal(Some(&signal));
-        Self { builder, signal }
+impl Answer {
+    /// What it says.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`]: something else.
+    pub fn read<T: FromJson>(&self) -> Result<T, Failure> {
+        json::read(&self.text).ok_or(Failure::Unreadable { status: self.status })
     }
+}
 
-    /// The JSON answer: its head within [`REQUEST_TIMEOUT_MS`], and its body, which may be a long thread over a slow line, within
-    /// [`BODY_TIMEOUT_MS`].
-    pub(super) async fn json<T: FromJson>(self, abort: AbortController) -> Result<T, Failure> {
-        let timeout = |after_ms| {
-            let abort = abort.clone();
-            Timeout::new(after_ms, move || abort.abort())
-        };
-        let head = timeout(REQUEST_TIMEOUT_MS);
-        let response = self.builder.send().await.map_err(|_| Failure::Broken)?;
-        drop(head);
-        let _body = timeout(BODY_TIMEOUT_MS);
-        if !response.ok() {
-            return Err(refusal(response).await);
-        }
-        let status = response.status();
-        let body = response.text().await.map_err(|_| Failure::Broken)?;
-        json::read(&body).ok_or(Failure::Unreadable { status })
+/// Sends a request, with a JSON text as its body where there is one. The head of the answer is waited for
+/// [`REQUEST_TIMEOUT_MS`], and its body, which may be a long thread over a slow line, 60 s. `abort` gives the request up.
+///
+/// # Errors
+/// Whatever was not an answer that says success.
+pub async fn request(method: &str, url: &str, body: Option<String>, abort: AbortController) -> Result<Answer, Failure> {
+    let timeout = |after_ms| {
+        let abort = abort.clone();
+        Timeout::new(after_ms, move || abort.abort())
+    };
+    let head = timeout(REQUEST_TIMEOUT_MS);
+    let response = send(method, url, "application/json", body, &abort.signal()).await?;
+    drop(head);
+    let _body = timeout(BODY_TIMEOUT_MS);
+    let status = response.status();
+    if !response.ok() {
+        return Err(refusal(response).await);
     }
+    let text = text(&response).await.ok_or(Failure::Broken)?;
+    Ok(Answer { status, text })
+}
 
-    /// Sends `body` and hands the bytes of the event stream that answers to `sink`, until it ends. `Err`: there was no stream.
-    pub(super) async fn stream(self, body: &impl Serialize, mut sink: impl FnMut(Vec<u8>)) -> Result<(), Failure> {
-        let request = self.builder.header("accept", "text/event-stream").json(body).map_err(|_| Failure::Broken)?;
-        let response = request.send().await.map_err(|_| Failure::Broken)?;
-        if !response.ok() {
-            return Err(refusal(response).await);
-        }
-        let is_stream = response.headers().get("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
-        let (Some(body), true) = (response.body(), is_stream) else {
-            return Err(Failure::Unreadable { status: response.status() });
-        };
-        let mut stream = wasm_streams::ReadableStream::from_raw(body.unchecked_into());
-        let mut reader = stream.get_reader();
-        while !self.signal.aborted() {
-            match reader.read().await {
-                Ok(Some(chunk)) => sink(js_sys::Uint8Array::new(&chunk).to_vec()),
-                Ok(None) | Err(_) => break,
-            }
-        }
-        Ok(())
+/// Sends `body` and hands the bytes of the event stream that answers to `sink`, until it ends. `Err`: there was no stream.
+pub(super) async fn stream(
+    url: &str,
+    body: String,
+    signal: AbortSignal,
+    mut sink: Box<dyn FnMut(Vec<u8>)>,
+) -> Result<(), Failure> {
+    let response = send("POST", url, "text/event-stream", Some(body), &signal).await?;
+    if !response.ok() {
+        return Err(refusal(response).await);
     }
+    let is_stream = header(&response, "content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
+    let (Some(body), true) = (response.body(), is_stream) else {
+        return Err(Failure::Unreadable { status: response.status() });
+    };
+    let reader: ReadableStreamDefaultReader = body.get_reader().unchecked_into();
+    while !signal.aborted() {
+        let Ok(piece) = settled(reader.read()).await else { break };
+        let field = |name: &str| js_sys::Reflect::get(&piece, &name.into());
+        match (field("done"), field("value")) {
+            (Ok(done), Ok(bytes)) if done.is_falsy() => sink(Uint8Array::new(&bytes).to_vec()),
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+async fn send(method: &str, url: &str, accept: &str, body: Option<String>, signal: &AbortSignal) -> Result<Response, Failure> {
+    let options = RequestInit::new();
+    options.set_method(method);
+    options.set_cache(RequestCache::NoStore);
+    options.set_signal(Some(signal));
+    // Headers as a plain object of names and values.
+    let headers = js_sys::Object::new();
+    let set = |name: &str, value: &str| js_sys::Reflect::set(&headers, &name.into(), &value.into());
+    let _ = set("accept", accept);
+    if let Some(body) = body {
+        let _ = set("content-type", "application/json");
+        options.set_body(&body.into());
+    }
+    options.set_headers(&headers);
+    let window = web_sys::window().ok_or(Failure::Broken)?;
+    let response = settled(window.fetch_with_str_and_init(url, &options)).await.map_err(|_| Failure::Broken)?;
+    response.dyn_into().map_err(|_| Failure::Broken)
+}
+
+/// The one place that waits for promises, whatever their type.
+async fn settled<T>(promise: Promise<T>) -> Result<JsValue, JsValue> {
+    JsFuture::from(promise.unchecked_into::<Promise>()).await
+}
+
+fn header(response: &Response, name: &str) -> Option<String> {
+    response.headers().get(name).ok()?
+}
+
+async fn text(response: &Response) -> Option<String> {
+    settled(response.text().ok()?).await.ok()?.as_string()
 }
 
 async fn refusal(response: Response) -> Failure {
     let status = response.status();
-    let retry_after = response.headers().get("retry-after").and_then(|value| value.trim().parse().ok());
-    match response.text().await.ok().and_then(|body| json::read::<Problem>(&body)) {
+    let retry_after = header(&response, "retry-after").and_then(|value| value.trim().parse().ok());
+    match text(&response).await.and_then(|body| json::read::<Problem>(&body)) {
         Some(problem) => Failure::Refused { problem: Box::new(problem), retry_after },
         None => Failure::Unreadable { status },
     }

@@ -11,4 +11,5 @@ mod subscribers;
 pub use client::Client;
 pub use drafts::forget_drafts;
 pub use handle::ThreadHandle;
+pub use http::{Answer, request};
 pub use subscribers::Subscription;

@@ -2,13 +2,12 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
     rc::{Rc, Weak},
 };
 
 use gloo_timers::callback::Timeout;
 use js_sys::{Function, Promise, Reflect};
-use turnfast_shared::api::PushEvent;
+use turnfast_shared::{api::PushEvent, few::Few};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_sys::{AbortController, BroadcastChannel, EventSource, MessageEvent, VisibilityState, Window};
@@ -25,8 +24,8 @@ pub(super) struct Push {
     name: String,
     follow: RefCell<Follow>,
     channel: RefCell<Option<(BroadcastChannel, Listener)>>,
-    sources: RefCell<HashMap<EffectId, Source>>,
-    timers: RefCell<HashMap<EffectId, Timeout>>,
+    sources: RefCell<Few<EffectId, Source>>,
+    timers: RefCell<Few<EffectId, Timeout>>,
     lock: RefCell<Option<Rc<LockRequest>>>,
     listeners: RefCell<Vec<Listener>>,
     pub(super) events: Subscribers<PushEvent>,

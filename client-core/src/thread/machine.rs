@@ -1,14 +1,12 @@
 //! The machine itself.
 
-use std::{
-    collections::{HashMap, HashSet},
-    rc::Rc,
-};
+use std::rc::Rc;
 
 use turnfast_shared::{
     Code, Event, ExecutionStatus, Message, Millis,
     api::{CancelAnswer, ChatRequest, ExecutionUpdated, NewAttachment, ResumeRequest, RunCancelAnswer, ThreadSnapshot},
     event::Suspension,
+    few::Few,
     ids::{ExecutionId, MessageId, RunId, ThreadId},
     limits::{KEEP_ALIVE_SECONDS, MISSED_PINGS},
     message::ResumeData,
@@ -44,7 +42,7 @@ pub struct Machine {
     /// Streams of threads that are not shown any more, and that are not accepted yet: closing them would take the submit back.
     left: Vec<Left>,
     /// Executions that were asked to stop, over all threads, until the record shows their end.
-    stops: HashMap<ExecutionId, Asked>,
+    stops: Few<ExecutionId, Asked>,
 }
 
 /// What belongs to the thread that is shown, and goes when another one is.
@@ -56,7 +54,7 @@ struct Shown {
     active: Option<ExecutionId>,
     suspensions: Vec<Suspension>,
     /// Suspensions that the server called closed, until the next read.
-    closed: HashSet<String>,
+    closed: Vec<String>,
     /// Messages of streams that ended, until a read shows them.
     ended: Vec<Rc<Message>>,
     own: Option<Own>,
@@ -66,7 +64,7 @@ struct Shown {
     checking: bool,
     /// A Stop for a submit or resume that broke before any answer.
     wish: Option<Wish>,
-    cancels: HashMap<RunId, EffectId>,
+    cancels: Few<RunId, EffectId>,
     read_failure: Option<Failure>,
     trouble: Option<Trouble>,
     warnings: Rc<Vec<Warning>>,
@@ -238,8 +236,8 @@ impl Machine {
             return if own.stop_wish.is_some() { Stop::WaitingForId } else { Stop::Usable };
         }
         let asked = match (self.shown.active, self.shown.suspensions.first()) {
-            (Some(active), _) => self.stops.contains_key(&active),
-            (None, Some(open)) => self.shown.cancels.contains_key(&open.run_id),
+            (Some(active), _) => self.stops.has(&active),
+            (None, Some(open)) => self.shown.cancels.has(&open.run_id),
             (None, None) => return Stop::Hidden,
         };
         if asked { Stop::Stopping } else { Stop::Usable }
@@ -265,7 +263,7 @@ impl Machine {
         } else if self.shown.own.is_some()
             || self.shown.active.is_some()
             || self.signed_out
-            || self.shown.cancels.contains_key(&suspension.run_id)
+            || self.shown.cancels.has(&suspension.run_id)
         {
             InteractionState::Waiting
         } else {
@@ -847,7 +845,7 @@ impl Machine {
             Kind::Resume { tool_call_id, .. } => {
                 self.trouble(Attempt::Answer, Cause::Failed(failure));
                 if code == Some(Code::InteractionClosed) {
-                    self.shown.closed.insert(tool_call_id);
+                    self.shown.closed.push(tool_call_id);
                 }
                 if matches!(code, Some(Code::InteractionClosed | Code::TurnAlreadyRunning | Code::NotFound)) {
                     self.want_read(Want::Newest);
@@ -936,7 +934,7 @@ impl Machine {
 
     /// One request per execution: a second one does nothing until the first came to nothing.
     fn ask_stop(&mut self, thread: ThreadId, execution: ExecutionId) {
-        if self.stops.contains_key(&execution) {
+        if self.stops.has(&execution) {
             return;
         }
         let id = self.next_id();
@@ -946,7 +944,7 @@ impl Machine {
 
     fn cancel_suspended(&mut self) {
         let Some(run) = self.shown.suspensions.first().map(|open| open.run_id) else { return };
-        if self.shown.own.is_some() || self.shown.active.is_some() || self.shown.cancels.contains_key(&run) {
+        if self.shown.own.is_some() || self.shown.active.is_some() || self.shown.cancels.has(&run) {
             return;
         }
         self.shown.trouble = None;

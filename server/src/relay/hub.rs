@@ -1,5 +1,5 @@
-//! The followers of this process. A [`Follower`] is one `/push` connection. Its memory is bounded by the number of threads that changed since it last looked,
-//! and by [`PENDING_MAX`]: updates of one thread replace each other, so the newest is never lost.
+//! The followers of this process. A [`Follower`] is one `/push` connection. Its memory is bounded by the number of threads that
+//! changed since it last looked, and by [`PENDING_MAX`]: updates of one thread replace each other, so the newest is never lost.
 
 use std::{
     collections::HashMap,
@@ -15,10 +15,36 @@ use turnfast_shared::{
 /// Threads that may wait for one follower. Beyond it the connection is cut: whoever lags that far reads everything again.
 pub const PENDING_MAX: usize = 1_024;
 
+/// Threads whose newest told revision is remembered. Forgetting costs no more than a notification that comes out of order.
+const NEWEST_MAX: usize = 4_096;
+
 /// The followers of this process.
 #[derive(Debug, Default)]
 pub struct Hub {
-    followers: Mutex<HashMap<UserId, Vec<Weak<Slot>>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    followers: HashMap<UserId, Vec<Weak<Slot>>>,
+    /// Two tasks may commit in one order and tell in the other: what was told before a newer revision is merged into that.
+    newest: HashMap<ThreadId, u64>,
+}
+
+impl State {
+    /// Whether `update` is news: not older than what was told of its thread.
+    fn is_news(&mut self, update: &ExecutionUpdated) -> bool {
+        // Revision 1 begins a thread: one of that id may have been there before, and was deleted.
+        let newest = self.newest.get(&update.thread_id).filter(|_| update.revision > 1);
+        if newest.is_some_and(|newest| *newest > update.revision) {
+            return false;
+        }
+        if self.newest.len() >= NEWEST_MAX {
+            self.newest.clear();
+        }
+        self.newest.insert(update.thread_id, update.revision);
+        true
+    }
 }
 
 #[derive(Debug, Default)]
@@ -54,19 +80,22 @@ impl Hub {
     /// Subscribes to what happens in a user's threads from now on.
     pub fn follow(&self, user: UserId) -> Follower {
         let slot = Arc::new(Slot::default());
-        let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
-        followers.retain(|_, slots| {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.followers.retain(|_, slots| {
             slots.retain(|slot| slot.strong_count() > 0);
             !slots.is_empty()
         });
-        followers.entry(user).or_default().push(Arc::downgrade(&slot));
+        state.followers.entry(user).or_default().push(Arc::downgrade(&slot));
         Follower { slot }
     }
 
     /// Tells the owner's connections that a thread changed. Call it after the commit.
     pub fn updated(&self, owner: UserId, update: &ExecutionUpdated) {
-        let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(slots) = followers.get_mut(&owner) else { return };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.is_news(update) {
+            return;
+        }
+        let Some(slots) = state.followers.get_mut(&owner) else { return };
         slots.retain(|slot| match slot.upgrade() {
             Some(slot) => {
                 slot.put(update);
@@ -75,14 +104,14 @@ impl Hub {
             None => false,
         });
         if slots.is_empty() {
-            followers.remove(&owner);
+            state.followers.remove(&owner);
         }
     }
 
     /// Tells all connections that notifications may have been lost.
     pub fn everything(&self) {
-        let followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
-        for slot in followers.values().flatten().filter_map(Weak::upgrade) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        for slot in state.followers.values().flatten().filter_map(Weak::upgrade) {
             slot.put_everything();
         }
     }
@@ -174,13 +203,13 @@ mod tests {
     async fn updates_of_one_thread_merge_and_the_newest_wins() {
         let hub = Hub::default();
         let mut follower = hub.follow(user(1));
-        for revision in [1, 3, 2] {
+        for revision in [2, 4, 3] {
             hub.updated(user(1), &update(7, revision));
         }
         hub.updated(user(1), &update(8, 1));
         let mut seen: Vec<_> = changed(&mut follower).await.into_iter().map(|u| (u.thread_id, u.revision)).collect();
         seen.sort_unstable();
-        assert_eq!(seen, [(Uuid::from_u128(7).into(), 3), (Uuid::from_u128(8).into(), 1)]);
+        assert_eq!(seen, [(Uuid::from_u128(7).into(), 4), (Uuid::from_u128(8).into(), 1)]);
         assert!(follower.changed().now_or_never().is_none(), "nothing is told twice");
     }
 
@@ -222,6 +251,18 @@ mod tests {
         let hub = Hub::default();
         drop(hub.follow(user(1)));
         hub.updated(user(1), &update(7, 1));
-        assert!(hub.followers.lock().unwrap().is_empty());
+        assert!(hub.state.lock().unwrap().followers.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_notification_that_comes_late_is_merged_into_the_newer_one() {
+        let hub = Hub::default();
+        let mut follower = hub.follow(user(1));
+        hub.updated(user(1), &update(7, 3));
+        assert_eq!(changed(&mut follower).await[0].revision, 3);
+        hub.updated(user(1), &update(7, 2));
+        assert!(follower.changed().now_or_never().is_none(), "revisions only rise");
+        hub.updated(user(1), &update(7, 1));
+        assert_eq!(changed(&mut follower).await[0].revision, 1, "a thread that begins anew under the same id");
     }
 }

@@ -237,6 +237,10 @@ impl Turns {
             Ok(stream)
         });
         task.await.unwrap_or_else(|error| {
+            if error.is_cancelled() {
+                // The runtime is being taken down around it.
+                return Err(Refused::ShuttingDown);
+            }
             tracing::error!(%error, "an admission panicked");
             Err(Refused::Store(StoreError::Corrupt("the server failed while it accepted the turn".to_owned())))
         })

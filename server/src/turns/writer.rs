@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
-use turnfast_shared::api::ExecutionUpdated;
 
 use crate::{
     relay::Relay,
@@ -105,16 +104,7 @@ async fn write_one(store: &dyn Store, relay: &Relay, flush: &Flush, reply: onesh
 /// The receiver may be gone: then nobody waits for the answer, and the notification goes out all the same.
 fn report(relay: &Relay, flush: &Flush, outcome: FlushOutcome, reply: oneshot::Sender<Result<FlushOutcome, Unwritten>>) {
     if let FlushOutcome::Written { revision, .. } = outcome {
-        relay.updated(
-            flush.key.owner,
-            &ExecutionUpdated {
-                project_id: flush.key.project.clone(),
-                agent_id: flush.key.agent.clone(),
-                thread_id: flush.key.thread,
-                execution_id: Some(flush.execution),
-                revision,
-            },
-        );
+        super::notify(relay, &flush.key, Some(flush.execution), revision);
     }
     let _ = reply.send(Ok(outcome));
 }

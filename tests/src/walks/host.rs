@@ -189,7 +189,7 @@ impl Host {
         Ok(())
     }
 
-    /// Holds the lock that writers need. Shorter than they wait for it, then for longer: some writes are late, others refused.
+    /// Holds the lock that writers need, for less than they wait for it: writes are late, none is refused.
     async fn lock_database(&self) -> Result<()> {
         let options = SqliteConnectOptions::new().filename(self.installation.data_dir().join("turnfast.db"));
         let mut connection = SqliteConnection::connect_with(&options.busy_timeout(Duration::from_secs(30))).await?;

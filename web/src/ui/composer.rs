@@ -2,15 +2,15 @@
 
 use std::rc::Rc;
 
-use leptos::{ev, html, prelude::*};
-use turnfast_client_core::{
-    browser::ThreadHandle,
-    thread::{SendBlocked, Stop},
-};
+use turnfast_client_core::thread::{SendBlocked, Stop, View};
+use wasm_bindgen::JsCast;
+use web_sys::{Element, HtmlTextAreaElement, KeyboardEvent};
 
 use super::{
-    conversation::{focus_composer, open},
+    app::{Action, App, Draft},
     icon,
+    node::element,
+    page,
 };
 use crate::words;
 
@@ -18,108 +18,112 @@ use crate::words;
 const MAX_LINES: usize = 10;
 
 /// The message box with Send and Stop. The draft is the machine's: it keeps it until the message is accepted.
-#[component]
-pub(super) fn Composer() -> impl IntoView {
-    let open = open();
-    let area = NodeRef::<html::Textarea>::new();
-    let stop = Memo::new(move |_| open.view.with(|view| view.stop));
-    let blocked = Memo::new(move |_| open.view.with(|view| view.send_blocked));
-    let draft_kept = Memo::new(move |_| open.view.with(|view| view.draft_kept));
-    let lines = RwSignal::new(1_usize);
-    let composing = StoredValue::new(false);
-
-    // The machine's draft differs from the box only after it was loaded or accepted.
-    let shown = StoredValue::new_local(None::<Rc<str>>);
-    Effect::new(move |_| {
-        let Some(area) = area.get() else { return };
-        let draft = open.view.with(|view| Rc::clone(&view.draft));
-        if composing.get_value() || shown.with_value(|shown| shown.as_ref().is_some_and(|shown| Rc::ptr_eq(shown, &draft))) {
-            return;
-        }
-        if area.value() != *draft {
-            area.set_value(&draft);
-            lines.set(count_lines(&draft));
-        }
-        shown.set_value(Some(draft));
+pub(super) fn view(view: &View) -> [Draft; 2] {
+    let usable = view.stop == Stop::Usable;
+    let area = element(
+        "textarea",
+        &[
+            ("id", "composer"),
+            ("data-testid", "composer"),
+            ("placeholder", "Write a message"),
+            ("enterkeyhint", "send"),
+            ("aria-describedby", "composer-why composer-keys"),
+        ],
+    )
+    .set("rows", count_lines(&view.draft).to_string())
+    .on("input", Action::Typed)
+    .on("keydown", Action::ComposerKey)
+    .on("compositionstart", Action::Composing(true))
+    .on("compositionend", Action::Composing(false))
+    .mounted(Action::FocusComposer);
+    let stop = (view.stop != Stop::Hidden).then(|| {
+        element("button", &[("type", "button"), ("class", "stop"), ("data-testid", "stop")])
+            .key(super::Key::Name("stop"))
+            .flag("aria-disabled", !usable)
+            .on("click", Action::Stop)
+            .with(icon::stop())
+            .with(element("span", &[]).text(if usable { "Stop" } else { "Stopping…" }))
     });
-    Effect::new(move |_| {
-        if area.get().is_some() && !coarse_pointer() {
-            focus_composer();
-        }
-    });
+    let send = element(
+        "button",
+        &[
+            ("type", "submit"),
+            ("class", "send"),
+            ("data-testid", "send"),
+            ("aria-label", "Send"),
+            ("aria-describedby", "composer-why"),
+        ],
+    )
+    .flag("aria-disabled", view.send_blocked.is_some())
+    .with(icon::send());
+    let form = element("form", &[("class", "composer")])
+        .on("submit", Action::Submit)
+        .with(element("label", &[("class", "said"), ("for", "composer")]).text("Message"))
+        .with(area)
+        .with_some(stop)
+        .with(send);
+    let why = view.send_blocked.and_then(words::send_blocked);
+    let why = why.or_else(|| (!view.draft_kept).then_some("This browser keeps no drafts: a reload loses what is not sent."));
+    let under = element("p", &[("class", "under")])
+        .with(
+            element("span", &[("id", "composer-why"), ("data-testid", "send-blocked")])
+                .maybe("data-why", view.send_blocked.map(name))
+                .text(why.unwrap_or_default()),
+        )
+        .with(element("span", &[("id", "composer-keys"), ("class", "keys")]).text(if usable {
+            "Esc stops"
+        } else {
+            "Enter sends, Shift+Enter starts a line"
+        }));
+    [form, under]
+}
 
-    let typed = move |_| {
-        if let Some(area) = area.get_untracked() {
-            let text = area.value();
-            let count = count_lines(&text);
-            if lines.get_untracked() != count {
-                lines.set(count);
-            }
-            open.act(|handle| handle.set_draft(&text));
-        }
-    };
-    let send = move || {
+/// Puts the machine's draft into the box, from which it differs only after it was loaded or accepted.
+pub(super) fn show_draft(app: &App) {
+    let mut state = app.peek();
+    let Some(open) = &mut state.open else { return };
+    let draft = &open.view.draft;
+    if open.composing || open.draft_shown.as_ref().is_some_and(|shown| Rc::ptr_eq(shown, draft)) {
+        return;
+    }
+    let Some(area) = page::find("#composer").and_then(|area| area.dyn_into::<HtmlTextAreaElement>().ok()) else { return };
+    if area.value() != **draft {
+        area.set_value(draft);
+    }
+    open.draft_shown = Some(Rc::clone(draft));
+}
+
+pub(super) fn typed(app: &App, area: &Element) {
+    if let (Some(handle), Some(area)) = (app.handle(), area.dyn_ref::<HtmlTextAreaElement>()) {
+        handle.set_draft(&area.value());
+    }
+}
+
+pub(super) fn send(app: &App) {
+    if let Some(handle) = app.handle() {
         // The newest state counts, not the one of the last frame.
-        open.act(|handle| {
-            if handle.view().can_send() {
-                handle.send();
-            }
-        });
-        focus_composer();
-    };
-    let keys = move |event: ev::KeyboardEvent| {
-        // 229: some browsers end a composition before they tell of the Enter that ended it.
-        let composing = event.is_composing() || event.key_code() == 229;
-        match event.key().as_str() {
-            "Enter" if !event.shift_key() && !composing => {
-                event.prevent_default();
-                send();
-            }
-            "Escape" if !composing && stop.get_untracked() == Stop::Usable => {
-                event.prevent_default();
-                open.act(ThreadHandle::stop);
-            }
-            _ => {}
+        if handle.view().can_send() {
+            handle.send();
         }
-    };
-    let why = move || {
-        let why = blocked.get().and_then(words::send_blocked);
-        why.or_else(|| (!draft_kept.get()).then_some("This browser keeps no drafts: a reload loses what is not sent."))
-    };
-    view! {
-        <form class="composer" on:submit=move |event| { event.prevent_default(); send(); }>
-            <label class="said" for="composer">"Message"</label>
-            <textarea
-                id="composer" data-testid="composer" node_ref=area placeholder="Write a message" enterkeyhint="send"
-                aria-describedby="composer-why composer-keys"
-                rows=move || lines.get().to_string()
-                on:input=typed on:keydown=keys
-                on:compositionstart=move |_| composing.set_value(true)
-                on:compositionend=move |_| composing.set_value(false)
-            ></textarea>
-            {move || (stop.get() != Stop::Hidden).then(|| view! {
-                <button
-                    type="button" class="stop" data-testid="stop"
-                    aria-disabled=move || (stop.get() != Stop::Usable).to_string()
-                    on:click=move |_| { open.act(ThreadHandle::stop); focus_composer(); }
-                >
-                    {icon::stop()}
-                    <span>{move || if stop.get() == Stop::Usable { "Stop" } else { "Stopping…" }}</span>
-                </button>
-            })}
-            <button
-                type="submit" class="send" data-testid="send" aria-label="Send" aria-describedby="composer-why"
-                aria-disabled=move || blocked.get().is_some().to_string()
-            >
-                {icon::send()}
-            </button>
-        </form>
-        <p class="under">
-            <span id="composer-why" data-testid="send-blocked" data-why=move || blocked.get().map(name)>{why}</span>
-            <span id="composer-keys" class="keys">
-                {move || if stop.get() == Stop::Usable { "Esc stops" } else { "Enter sends, Shift+Enter starts a line" }}
-            </span>
-        </p>
+    }
+    page::focus_composer();
+}
+
+pub(super) fn key(app: &App, event: &KeyboardEvent) {
+    // 229: some browsers end a composition before they tell of the Enter that ended it.
+    let composing = event.is_composing() || event.key_code() == 229;
+    match event.key().as_str() {
+        "Enter" if !event.shift_key() && !composing => {
+            event.prevent_default();
+            send(app);
+        }
+        "Escape" if !composing => {
+            if let Some(handle) = app.handle().filter(|handle| handle.view().stop == Stop::Usable) {
+                event.prevent_default();
+                handle.stop();
+            }
+        }
+        _ => {}
     }
 }
 
@@ -137,9 +141,4 @@ fn name(why: SendBlocked) -> &'static str {
 
 fn count_lines(text: &str) -> usize {
     text.matches('\n').count().saturating_add(1).min(MAX_LINES)
-}
-
-/// Whether a finger is what points: the keyboard on the screen should then wait to be asked for.
-fn coarse_pointer() -> bool {
-    window().match_media("(pointer: coarse)").ok().flatten().is_some_and(|query| query.matches())
 }

@@ -1,19 +1,27 @@
 //! An open thread: what was said, how things stand, and where to write.
 
-use std::{collections::HashMap, rc::Rc};
+use std::rc::Rc;
 
-use leptos::{html, prelude::*};
+use gloo_timers::callback::Timeout;
 use turnfast_client_core::{
-    browser::ThreadHandle,
-    thread::{Interaction, Load, Running, Stop, Trouble, View, Warning},
+    browser::{Subscription, ThreadHandle},
+    thread::{Interaction, InteractionState, Load, Running, Stop, Trouble, View, Warning},
 };
 use turnfast_shared::{
     Code, Message, Role,
     api::Agent,
-    ids::{MessageId, Slug, ThreadId},
+    ids::{MessageId, RunId, Slug, ThreadId},
 };
+use wasm_bindgen::{JsCast, closure::Closure};
+use web_sys::{Element, ResizeObserver};
 
-use super::{App, MenuButton, app, composer::Composer, icon, message::MessageRow, on_resize, once_per_frame};
+use super::{
+    app::{Action, App, Child, Draft, State},
+    composer, icon,
+    message::Row,
+    node::{Key, element},
+    page, shell, sidebar,
+};
 use crate::{route::Route, words};
 
 /// How near to the end a reader counts as following it, in CSS pixels.
@@ -21,312 +29,399 @@ const FOLLOWS_WITHIN: i32 = 80;
 /// Messages that are shown together, and how many such groups at once: the rest of a long thread follows group by group.
 const GROUP: usize = 12;
 const FIRST_GROUPS: usize = 2;
+/// Milliseconds between one group and the one before it.
+const REVEAL_MS: u32 = 16;
 
-/// A message and its place in the list. The message changes, the row stays: rows are the same when they are of the same message.
-#[derive(Clone, Copy)]
-pub(super) struct Row {
-    pub(super) id: MessageId,
-    pub(super) role: Role,
-    pub(super) message: RwSignal<Rc<Message>, LocalStorage>,
+/// What a person can unfold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fold {
+    pub(super) message: MessageId,
+    pub(super) part: usize,
+    pub(super) what: Folding,
 }
 
-impl PartialEq for Row {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
+/// Which of the things that fold in a part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Folding {
+    Body,
+    Trace,
+}
+
+/// An open thread.
+pub(super) struct Conversation {
+    number: usize,
+    project: Slug,
+    agent: Agent,
+    pub(super) handle: ThreadHandle,
+    _subscription: Subscription,
+    /// What is shown.
+    pub(super) view: View,
+    rows: Vec<Shown>,
+    /// The views of consecutive messages, of those groups in which nothing changed.
+    groups: Vec<Option<Child>>,
+    /// How many groups are still to come, from the first on; `None` before there is a message.
+    hidden: Option<usize>,
+    unfolded: Vec<Fold>,
+    /// Whether the reader is at the end, and wants to stay there.
+    pub(super) follows: bool,
+    last_sent: Option<MessageId>,
+    /// Whether an input method is at work in the message box.
+    pub(super) composing: bool,
+    /// The draft that was put into the message box last.
+    pub(super) draft_shown: Option<Rc<str>>,
+    watched: Option<Watched>,
+}
+
+/// A message and the view of it, where that is up to date.
+struct Shown {
+    message: Rc<Message>,
+    view: Option<Child>,
+}
+
+/// Tells of every change of an element's size.
+struct Watched {
+    observer: ResizeObserver,
+    _changed: Closure<dyn FnMut()>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.observer.disconnect();
     }
 }
 
-/// What the parts of an open thread share.
-#[derive(Clone, Copy)]
-pub(super) struct Open {
-    pub(super) handle: StoredValue<ThreadHandle, LocalStorage>,
-    pub(super) view: RwSignal<View, LocalStorage>,
-    pub(super) interactions: Memo<Vec<Interaction>>,
-    pub(super) agent: StoredValue<Agent>,
-    pub(super) project: StoredValue<Slug>,
-    rows: RwSignal<Vec<Row>>,
-}
-
-pub(super) fn open() -> Open {
-    expect_context()
-}
-
-impl Open {
-    /// Does something with the thread, unless it is closed already.
-    pub(super) fn act(self, act: impl FnOnce(&ThreadHandle)) {
-        self.handle.try_with_value(act);
+impl Conversation {
+    pub(super) fn new(number: usize, project: Slug, agent: Agent, handle: ThreadHandle, subscription: Subscription) -> Self {
+        let view = handle.view();
+        let mut this = Self {
+            number,
+            project,
+            agent,
+            handle,
+            _subscription: subscription,
+            view,
+            rows: Vec::new(),
+            groups: Vec::new(),
+            hidden: None,
+            unfolded: Vec::new(),
+            follows: true,
+            last_sent: None,
+            composing: false,
+            draft_shown: None,
+            watched: None,
+        };
+        this.take_list();
+        this.last_sent = this.newest_sent();
+        this
     }
 
-    /// Takes what the machine shows now into the signals; only what changed is set.
-    fn take(self, app: App, owner: &Owner, new: View) {
-        let old = self.view.get_untracked();
-        if Rc::ptr_eq(&old.settled, &new.settled) {
-            let mut touched = [old.live.as_ref(), new.live.as_ref()].into_iter().flatten().map(|live| live.index);
-            let (first, second) = (touched.next(), touched.next());
-            for index in first.into_iter().chain(second.filter(|index| Some(*index) != first)) {
-                let message = new.live.as_ref().filter(|live| live.index == index).map(|live| &live.message);
-                if let (Some(row), Some(message)) =
-                    (self.rows.with_untracked(|rows| rows.get(index).copied()), message.or_else(|| new.settled.get(index)))
-                {
-                    set_message(row, message);
+    /// The address of this agent with a thread.
+    pub(super) fn route(&self, thread: Option<ThreadId>) -> Route {
+        Route::Agent { project: self.project.clone(), agent: self.agent.id.clone(), thread }
+    }
+
+    /// Takes what the machine shows now; only what changed is looked at. Returns what was shown before.
+    fn take(&mut self, new: View) -> View {
+        let old = std::mem::replace(&mut self.view, new);
+        if Rc::ptr_eq(&old.settled, &self.view.settled) {
+            let touched = [&old.live, &self.view.live].map(|live| live.as_ref().map(|live| live.index));
+            for index in touched.into_iter().flatten() {
+                let live = self.view.live.as_ref().filter(|live| live.index == index).map(|live| &live.message);
+                if let Some(message) = live.or_else(|| self.view.settled.get(index)).cloned() {
+                    self.set(index, message);
                 }
             }
         } else {
-            self.take_list(owner, &new);
+            self.take_list();
         }
-        announce(app, &old, &new);
-        if old.thread.is_none()
-            && let Some(thread) = new.thread
-        {
-            let (project, agent) = (self.project.get_value(), self.agent.with_value(|agent| agent.id.clone()));
-            app.adopt(Route::Agent { project, agent, thread: Some(thread) });
+        if old.interactions != self.view.interactions {
+            let runs = old.interactions.iter().chain(&self.view.interactions).map(|one| one.suspension.run_id);
+            for run in runs.collect::<Vec<_>>() {
+                self.outdate(MessageId::from(run));
+            }
         }
-        if new.signed_out && !old.signed_out {
-            app.lose_session();
+        let newest = self.newest_sent();
+        if newest != self.last_sent {
+            // What the person sent is what they want to see next.
+            self.last_sent = newest;
+            self.follows = true;
         }
-        self.view.set(new);
+        old
     }
 
-    fn take_list(self, owner: &Owner, new: &View) {
-        let old = self.rows.get_untracked();
-        let known: HashMap<MessageId, Row> = old.iter().map(|row| (row.id, *row)).collect();
-        let rows: Vec<Row> = new
-            .messages()
-            .map(|message| match known.get(&message.id) {
-                Some(row) => {
-                    set_message(*row, message);
-                    *row
-                }
-                None => {
-                    owner.with(|| Row { id: message.id, role: message.role, message: RwSignal::new_local(Rc::clone(message)) })
-                }
-            })
-            .collect();
-        if rows.len() != old.len() || rows.iter().zip(&old).any(|(new, old)| new.id != old.id) {
-            self.rows.set(rows);
+    fn take_list(&mut self) {
+        let messages: Vec<_> = self.view.messages().cloned().collect();
+        let count = messages.len();
+        for (index, message) in messages.into_iter().enumerate() {
+            self.set(index, message);
         }
+        if self.rows.len() > count {
+            self.rows.truncate(count);
+            self.touch(count);
+        }
+        self.groups.resize(count.div_ceil(GROUP), None);
+        if self.hidden.is_none() && count > 0 {
+            self.hidden = Some(self.groups.len().saturating_sub(FIRST_GROUPS));
+        }
+    }
+
+    fn set(&mut self, index: usize, message: Rc<Message>) {
+        match self.rows.get_mut(index) {
+            Some(row) if Rc::ptr_eq(&row.message, &message) => return,
+            Some(row) => *row = Shown { message, view: None },
+            None => self.rows.push(Shown { message, view: None }),
+        }
+        self.touch(index);
+    }
+
+    fn touch(&mut self, index: usize) {
+        if let Some(group) = self.groups.get_mut(index / GROUP) {
+            *group = None;
+        }
+    }
+
+    fn outdate(&mut self, id: MessageId) {
+        // From the end: what is asked about is near it.
+        if let Some(index) = self.rows.iter().rposition(|row| row.message.id == id) {
+            self.rows[index].view = None;
+            self.touch(index);
+        }
+    }
+
+    fn newest_sent(&self) -> Option<MessageId> {
+        self.rows.iter().rev().find(|row| row.message.role == Role::User).map(|row| row.message.id)
+    }
+
+    pub(super) fn fold(&mut self, fold: Fold, unfolded: bool) {
+        self.unfolded.retain(|known| *known != fold);
+        if unfolded {
+            self.unfolded.push(fold);
+        }
+        self.outdate(fold.message);
+    }
+
+    /// What a Copy button takes.
+    pub(super) fn copied(&self, id: MessageId) -> Option<String> {
+        self.rows.iter().find(|row| row.message.id == id).map(|row| words::copied(&row.message))
+    }
+
+    /// Scrolls to the end. Before the first message there is a page to be read from its top.
+    pub(super) fn to_end(&self) {
+        if let Some(scroll) = page::find(".scroll").filter(|_| !self.rows.is_empty()) {
+            scroll.set_scroll_top(scroll.scroll_height());
+        }
+    }
+
+    /// The groups of messages, each with its place from the start: nothing that is shown ever moves in the page.
+    fn groups(&mut self) -> Vec<Child> {
+        let hidden = self.hidden.unwrap_or(0);
+        for index in 0..self.groups.len() {
+            if self.groups[index].is_none() {
+                let rows = if index < hidden { Vec::new() } else { self.group(index) };
+                let group = element("div", &[("class", "rows")]).key(Key::Number(index)).children(rows).done();
+                self.groups[index] = Some(group);
+            }
+        }
+        self.groups.iter().flatten().cloned().collect()
+    }
+
+    fn group(&mut self, index: usize) -> Vec<Child> {
+        let end = self.rows.len().min((index + 1) * GROUP);
+        let mut views = Vec::with_capacity(GROUP);
+        for shown in &mut self.rows[index * GROUP..end] {
+            if let Some(view) = &shown.view {
+                views.push(Child::clone(view));
+                continue;
+            }
+            let run = RunId::from(shown.message.id);
+            let row = Row {
+                message: &shown.message,
+                agent_name: &self.agent.name,
+                project: &self.project,
+                agent: &self.agent.id,
+                interactions: self.view.interactions.iter().filter(|one| one.suspension.run_id == run).collect(),
+                unfolded: &self.unfolded,
+            };
+            let view = row.view();
+            shown.view = Some(Child::clone(&view));
+            views.push(view);
+        }
+        views
     }
 }
 
-fn set_message(row: Row, message: &Rc<Message>) {
-    if !row.message.with_untracked(|shown| Rc::ptr_eq(shown, message)) {
-        row.message.set(Rc::clone(message));
+impl App {
+    /// Takes what the open thread's machine shows now, and does what follows from it for the rest of the page.
+    pub(super) fn take_view(&self) {
+        let Some(handle) = self.handle() else { return };
+        let new = handle.view();
+        let (said, ended, adopted, reveal) = {
+            let mut state = self.peek();
+            let Some(open) = &mut state.open else { return };
+            let hidden = open.hidden;
+            let old = open.take(new);
+            let new = &open.view;
+            let adopted = new.thread.filter(|_| old.thread.is_none()).map(|thread| open.route(Some(thread)));
+            let (said, ended) = news(&old, new);
+            let reveal = (hidden.is_none() && open.hidden > Some(0)).then_some(open.number);
+            let lost = new.signed_out && !old.signed_out;
+            state.session_lost |= lost;
+            (said, ended, adopted, reveal)
+        };
+        if let Some(said) = said {
+            self.say(said);
+        }
+        if ended {
+            self.refresh_threads();
+        }
+        if let Some(route) = adopted {
+            self.adopt(route);
+        }
+        if let Some(number) = reveal {
+            self.reveal(number);
+        }
+    }
+
+    /// Shows the older groups of a conversation moment by moment: the newest came first.
+    fn reveal(&self, number: usize) {
+        let app = self.clone();
+        let next = move || {
+            {
+                let mut state = app.peek();
+                let Some(open) = state.open.as_mut().filter(|open| open.number == number) else { return };
+                let Some(hidden) = open.hidden.filter(|hidden| *hidden > 0) else { return };
+                open.hidden = Some(hidden - 1);
+                if let Some(group) = open.groups.get_mut(hidden - 1) {
+                    *group = None;
+                }
+            }
+            app.schedule();
+            app.reveal(number);
+        };
+        Timeout::new(REVEAL_MS, next).forget();
     }
 }
 
-/// Tells screen readers of a turn's beginning and end, and not of every word between.
-fn announce(app: App, old: &View, new: &View) {
+/// What screen readers are told, which is a turn's beginning and end and not every word between; and whether a turn has ended.
+fn news(old: &View, new: &View) -> (Option<&'static str>, bool) {
+    let waits = "The agent waits for your answer.";
     match (old.running.is_some(), new.running.is_some()) {
-        (false, true) if new.load == Load::Loaded || new.load == Load::New => app.say("The agent is replying."),
+        (false, true) if new.load == Load::Loaded || new.load == Load::New => (Some("The agent is replying."), false),
         (true, false) => {
             let status = new.messages().last().and_then(|message| message.execution_status);
-            app.say(words::announcement(status));
-            app.threads.refresh(app);
+            (Some(words::announcement(status)), true)
         }
-        _ => {}
-    }
-    if new.interactions.len() > old.interactions.len() && new.running.is_none() && old.running.is_none() {
-        app.say("The agent waits for your answer.");
+        (false, false) if new.interactions.len() > old.interactions.len() => (Some(waits), false),
+        _ => (None, false),
     }
 }
 
-/// An open thread; `thread: None`: a new one.
-#[component]
-pub(super) fn Conversation(project: Slug, agent: Agent, thread: Option<ThreadId>) -> impl IntoView {
-    let app = app();
-    let handle = app.client.with_value(|client| client.open(project.clone(), agent.id.clone(), thread));
-    let view = RwSignal::new_local(handle.view());
-    let open = Open {
-        handle: StoredValue::new_local(handle.clone()),
-        view,
-        interactions: Memo::new(move |_| view.with(|view| view.interactions.clone())),
-        agent: StoredValue::new(agent),
-        project: StoredValue::new(project),
-        rows: RwSignal::new(Vec::new()),
-    };
-    provide_context(open);
+/// Whether a call can be answered right now.
+pub(super) fn is_answerable(handle: &ThreadHandle, call: &str) -> bool {
+    let answerable = |one: &Interaction| one.suspension.tool_call_id == call && one.state == InteractionState::Answerable;
+    handle.view().interactions.iter().any(answerable)
+}
 
-    // The rows' signals live as long as this view.
-    let owner = Owner::current().unwrap_or_default();
-    view.with_untracked(|view| open.take_list(&owner, view));
-    let pull = move || {
-        if let Some(new) = open.handle.try_with_value(ThreadHandle::view) {
-            open.take(app, &owner, new);
-        }
-    };
-    let subscription = StoredValue::new_local(handle.subscribe(once_per_frame(pull)));
-    on_cleanup(move || subscription.dispose());
-
-    // Back from a dialog over a lost session: what was missed is read.
-    Effect::new(move |before: Option<bool>| {
-        let lost = app.session_lost.get();
-        if before == Some(true) && !lost {
-            open.act(ThreadHandle::signed_in);
-        }
-        lost
-    });
-
-    let name = open.agent.with_value(|agent| agent.name.clone());
-    let title =
-        move || app.thread().and_then(|thread| app.threads.title(thread)).unwrap_or_else(|| "New conversation".to_owned());
-    view! {
-        <main class="conversation" id="main">
-            <header class="bar">
-                <MenuButton/>
-                <div class="bar-title"><h1>{title}</h1><p>{name}</p></div>
-            </header>
-            <Scroll/>
-            <footer class="foot">
-                <StatusLine/>
-                <Composer/>
-            </footer>
-        </main>
+/// The reader scrolled.
+pub(super) fn scrolled(app: &App, scroll: &Element) {
+    let near = scroll.scroll_height() - scroll.scroll_top() - scroll.client_height() < FOLLOWS_WITHIN;
+    let mut state = app.peek();
+    if let Some(open) = state.open.as_mut().filter(|open| open.follows != near) {
+        open.follows = near;
+        app.schedule();
     }
+}
+
+/// Stays at the end of `content` as it grows, while the reader wants that.
+pub(super) fn follow_end(app: &App, content: &Element) {
+    let following = app.clone();
+    let changed = Closure::<dyn FnMut()>::new(move || {
+        if let Some(open) = following.peek().open.as_ref().filter(|open| open.follows) {
+            open.to_end();
+        }
+    });
+    let Ok(observer) = ResizeObserver::new(changed.as_ref().unchecked_ref()) else { return };
+    observer.observe(content);
+    if let Some(open) = &mut app.peek().open {
+        open.watched = Some(Watched { observer, _changed: changed });
+    }
+}
+
+/// The open thread.
+pub(super) fn view(state: &mut State) -> Draft {
+    let title = state.title().unwrap_or("New conversation").to_owned();
+    let menu = shell::menu_button(state);
+    let online = state.online;
+    let Some(open) = &mut state.open else { return element("main", &[]) };
+    let bar = element("header", &[("class", "bar")]).with(menu).with(
+        element("div", &[("class", "bar-title")])
+            .with(element("h1", &[]).text(title))
+            .with(element("p", &[]).text(open.agent.name.clone())),
+    );
+    let [form, under] = composer::view(&open.view);
+    let foot = element("footer", &[("class", "foot")]).with(status_line(&open.view, online)).with(form).with(under);
+    element("main", &[("class", "conversation"), ("id", "main")])
+        .key(Key::Number(open.number))
+        .with(bar)
+        .with(scroll(open))
+        .with(jump(open))
+        .with(foot)
 }
 
 /// The messages. Follows the end until the reader scrolls away from it.
-#[component]
-fn Scroll() -> impl IntoView {
-    let open = open();
-    let scroll = NodeRef::<html::Div>::new();
-    let content = NodeRef::<html::Div>::new();
-    let follows = RwSignal::new(true);
-    let to_end = move || {
-        // Before the first message there is a page to be read from its top.
-        if let (Some(scroll), Some(false)) = (scroll.get_untracked(), open.rows.try_with_untracked(Vec::is_empty)) {
-            scroll.set_scroll_top(scroll.scroll_height());
-        }
-    };
-    Effect::new(move |_| {
-        if let Some(content) = content.get() {
-            on_resize(&content, move || {
-                if follows.try_get_untracked() == Some(true) {
-                    to_end();
-                }
-            });
-        }
-    });
-    let scrolled = move |_| {
-        if let Some(scroll) = scroll.get_untracked() {
-            let near = scroll.scroll_height() - scroll.scroll_top() - scroll.client_height() < FOLLOWS_WITHIN;
-            if near != follows.get_untracked() {
-                follows.set(near);
-            }
-        }
-    };
-
-    // What the person sent is what they want to see next.
-    Effect::new(move |before: Option<Option<MessageId>>| {
-        let last = open.rows.with(|rows| rows.iter().rev().find(|row| row.role == Role::User).map(|row| row.id));
-        if before.is_some_and(|before| before != last) {
-            follows.set(true);
-        }
-        last
-    });
-
-    // The newest rows come first, the older ones moment by moment. Each group keeps its place from the start: nothing that is
-    // shown ever moves in the page.
-    let groups = Memo::new(move |_| open.rows.with(Vec::len).div_ceil(GROUP));
-    let hidden = RwSignal::new(None::<usize>);
-    Effect::new(move |_| {
-        let count = groups.get();
-        if count > 0 && hidden.get_untracked().is_none() {
-            hidden.set(Some(count.saturating_sub(FIRST_GROUPS)));
-            reveal(hidden);
-        }
-    });
-
-    let load = Memo::new(move |_| open.view.with(|view| view.load.clone()));
-    let empty = Memo::new(move |_| open.rows.with(Vec::is_empty));
-    view! {
-        <div class="scroll" node_ref=scroll on:scroll=scrolled tabindex="0" role="region" aria-label="Messages" data-testid="messages">
-            <div class="column" node_ref=content>
-                {move || match (load.get(), empty.get()) {
-                    (Load::Loading, true) => view! {
-                        <div class="skeleton tall" role="status" data-testid="loading"><span class="said">"Loading the conversation…"</span><i></i><i></i><i></i></div>
-                    }.into_any(),
-                    (Load::NotFound, _) => view! { <NotFound/> }.into_any(),
-                    (Load::Failed(failure), _) => view! {
-                        <section class="notice" data-testid="load-failed">
-                            <h2>"The conversation could not be loaded"</h2>
-                            <p role="alert">{failure.to_string()}</p>
-                            <button class="primary" on:click=move |_| open.act(|handle| handle.switch(open.view.with_untracked(|view| view.thread)))>"Try again"</button>
-                        </section>
-                    }.into_any(),
-                    (Load::New | Load::Loaded, true) => view! { <Welcome/> }.into_any(),
-                    _ => ().into_any(),
-                }}
-                <div class="messages">
-                    <For each=move || 0..groups.get() key=|group| *group let(group)>
-                        <Group group hidden/>
-                    </For>
-                </div>
-                <Notes/>
-            </div>
-        </div>
-        <div class="jump-place">
-            <Show when=move || !follows.get()>
-                <button class="jump" data-testid="jump" on:click=move |_| { follows.set(true); to_end(); }>{icon::down()}"Jump to latest"</button>
-            </Show>
-        </div>
-    }
+fn scroll(open: &mut Conversation) -> Draft {
+    let groups = element("div", &[("class", "messages")]).key(Key::Name("messages")).children(open.groups());
+    let column = element("div", &[("class", "column")])
+        .mounted(Action::FollowEnd)
+        .with_some(in_place_of_messages(open))
+        .with(groups)
+        .children(notes(&open.view));
+    element(
+        "div",
+        &[("class", "scroll"), ("tabindex", "0"), ("role", "region"), ("aria-label", "Messages"), ("data-testid", "messages")],
+    )
+    .on("scroll", Action::Scrolled)
+    .with(column)
 }
 
-/// Some consecutive messages, once it is their turn to be shown.
-#[component]
-fn Group(group: usize, hidden: RwSignal<Option<usize>>) -> impl IntoView {
-    let open = open();
-    let shown = Memo::new(move |_| hidden.get().is_some_and(|hidden| group >= hidden));
-    let rows = Memo::new(move |_| {
-        if !shown.get() {
-            return Vec::new();
-        }
-        open.rows.with(|rows| rows.chunks(GROUP).nth(group).map(<[Row]>::to_vec).unwrap_or_default())
+fn jump(open: &Conversation) -> Draft {
+    let button = (!open.follows).then(|| {
+        element("button", &[("class", "jump"), ("data-testid", "jump")])
+            .on("click", Action::Jump)
+            .with(icon::down())
+            .text("Jump to latest")
     });
-    view! {
-        <div class="rows">
-            <For each=move || rows.get() key=|row| row.id let(row)>
-                <MessageRow row/>
-            </For>
-        </div>
-    }
+    element("div", &[("class", "jump-place")]).with_some(button)
 }
 
-fn reveal(hidden: RwSignal<Option<usize>>) {
-    if hidden.try_get_untracked().flatten().is_some_and(|hidden| hidden > 0) {
-        set_timeout(
-            move || {
-                if hidden.try_update(|hidden| *hidden = hidden.map(|hidden| hidden.saturating_sub(1))).is_some() {
-                    reveal(hidden);
-                }
-            },
-            std::time::Duration::from_millis(16),
-        );
-    }
-}
-
-#[component]
-fn NotFound() -> impl IntoView {
-    let (app, open) = (app(), open());
-    let fresh = move |_| {
-        let (project, agent) = (open.project.get_value(), open.agent.with_value(|agent| agent.id.clone()));
-        app.go(Route::Agent { project, agent, thread: None });
-    };
-    view! {
-        <section class="notice" data-testid="not-found">
-            <h2>"There is no such conversation"</h2>
-            <p>"It was deleted, or it belongs to someone else."</p>
-            <button class="primary" on:click=fresh>"Start a new one"</button>
-        </section>
+fn in_place_of_messages(open: &Conversation) -> Option<Draft> {
+    match (&open.view.load, open.rows.is_empty()) {
+        (Load::Loading, true) => {
+            let place = element("div", &[("class", "skeleton tall"), ("role", "status"), ("data-testid", "loading")]);
+            Some(sidebar::skeleton(place.key(Key::Name("loading")), "Loading the conversation…"))
+        }
+        (Load::NotFound, _) => Some(
+            element("section", &[("class", "notice"), ("data-testid", "not-found")])
+                .key(Key::Name("not-found"))
+                .with(element("h2", &[]).text("There is no such conversation"))
+                .with(element("p", &[]).text("It was deleted, or it belongs to someone else."))
+                .with(element("button", &[("class", "primary")]).on("click", Action::Fresh).text("Start a new one")),
+        ),
+        (Load::Failed(failure), _) => Some(
+            element("section", &[("class", "notice"), ("data-testid", "load-failed")])
+                .key(Key::Name("load-failed"))
+                .with(element("h2", &[]).text("The conversation could not be loaded"))
+                .with(element("p", &[("role", "alert")]).text(failure.to_string()))
+                .with(element("button", &[("class", "primary")]).on("click", Action::ReloadThread).text("Try again")),
+        ),
+        (Load::New | Load::Loaded, true) => Some(welcome(&open.agent)),
+        _ => None,
     }
 }
 
 /// What stands where there are no messages yet.
-#[component]
-fn Welcome() -> impl IntoView {
-    let open = open();
-    let (name, demo) = open.agent.with_value(|agent| (agent.name.clone(), agent.engine == "demo"));
-    let tries = [
+fn welcome(agent: &Agent) -> Draft {
+    const TRIES: [(&str, &str); 6] = [
         ("/slow 60", "A slow reply. Close the tab midway and come back."),
         ("/think", "Reason first, then reply."),
         ("/tool", "Call a tool."),
@@ -334,48 +429,40 @@ fn Welcome() -> impl IntoView {
         ("/ask", "Ask you a question."),
         ("/delegate 40", "Let another agent do the work."),
     ];
-    view! {
-        <section class="welcome">
-            <h2>{format!("What should {name} do?")}</h2>
-            <p>"A reply goes on when you close this tab. Come back, and it is here."</p>
-            {demo.then(|| view! {
-                <ul class="tries">
-                    {tries.map(|(command, what)| view! {
-                        <li>
-                            <button on:click=move |_| open.act(|handle| { handle.set_draft(command); focus_composer(); })>
-                                <code>{command}</code><span>{what}</span>
-                            </button>
-                        </li>
-                    }).into_iter().collect_view()}
-                </ul>
-            })}
-        </section>
-    }
-}
-
-/// Puts the focus where the person writes.
-pub(super) fn focus_composer() {
-    use wasm_bindgen::JsCast;
-    if let Some(composer) = document().get_element_by_id("composer").and_then(|it| it.dyn_into::<web_sys::HtmlElement>().ok()) {
-        let _ = composer.focus();
-    }
+    let tries = (agent.engine == "demo").then(|| {
+        let tries = TRIES.into_iter().map(|(command, what)| {
+            let button = element("button", &[])
+                .on("click", Action::Try(command))
+                .with(element("code", &[]).text(command))
+                .with(element("span", &[]).text(what));
+            element("li", &[]).with(button).done()
+        });
+        element("ul", &[("class", "tries")]).children(tries.collect())
+    });
+    element("section", &[("class", "welcome")])
+        .key(Key::Name("welcome"))
+        .with(element("h2", &[]).text(format!("What should {} do?", agent.name)))
+        .with(element("p", &[]).text("A reply goes on when you close this tab. Come back, and it is here."))
+        .with_some(tries)
 }
 
 /// What went wrong, and what the turn warned of.
-#[component]
-fn Notes() -> impl IntoView {
-    let open = open();
-    let trouble = Memo::new(move |_| open.view.with(|view| view.trouble.clone()));
-    let warnings = Memo::new(move |_| open.view.with(|view| view.warnings.to_vec()));
-    view! {
-        {move || warnings.get().into_iter().map(|Warning { message, .. }| view! { <p class="note warning"><strong>"Note. "</strong>{message}</p> }).collect_view()}
-        {move || trouble.get().map(|trouble| view! {
-            <div class="note bad" role="alert" data-testid="trouble">
-                <p>{worded(&trouble)}</p>
-                <button class="quiet" on:click=move |_| open.act(ThreadHandle::dismiss_trouble)>"Dismiss"</button>
-            </div>
-        })}
-    }
+fn notes(view: &View) -> Vec<Child> {
+    let mut notes: Vec<Child> = view
+        .warnings
+        .iter()
+        .map(|Warning { message, .. }| {
+            element("p", &[("class", "note warning")]).with(element("strong", &[]).text("Note. ")).text(message.clone()).done()
+        })
+        .collect();
+    notes.extend(view.trouble.as_ref().map(|trouble| {
+        element("div", &[("class", "note bad"), ("role", "alert"), ("data-testid", "trouble")])
+            .key(Key::Name("trouble"))
+            .with(element("p", &[]).text(worded(trouble)))
+            .with(element("button", &[("class", "quiet")]).on("click", Action::DismissTrouble).text("Dismiss"))
+            .done()
+    }));
+    notes
 }
 
 fn worded(trouble: &Trouble) -> String {
@@ -388,49 +475,35 @@ fn worded(trouble: &Trouble) -> String {
 }
 
 /// How things stand, in one line of words.
-#[component]
-fn StatusLine() -> impl IntoView {
-    let (app, open) = (app(), open());
-    let facts = Memo::new(move |_| {
-        open.view.with(|view| {
-            (
-                view.signed_out,
-                view.stop,
-                view.running,
-                view.read_failure.as_ref().map(ToString::to_string),
-                view.interactions.len(),
-            )
-        })
-    });
-    let line = Memo::new(move |_| {
-        let (signed_out, stop, running, failure, waiting) = facts.get();
-        if signed_out {
-            return ("signed-out", "You are signed out.".to_owned());
-        }
-        if !app.online.get() {
-            return ("offline", "You are offline. Turns go on at the server; this page catches up when you are back.".to_owned());
-        }
-        if let Some(failure) = failure {
-            return ("reconnecting", format!("Reconnecting… {failure} What you see is what was last loaded."));
-        }
-        if let Some(words) = words::running(running, stop) {
-            return (state(stop, running), words.to_owned());
-        }
-        match waiting {
-            0 => ("idle", String::new()),
-            1 => ("suspended", "Waiting for your answer above.".to_owned()),
-            more => ("suspended", format!("Waiting for {more} answers above.")),
-        }
-    });
-    view! {
-        <p class="status" data-testid="status" data-state=move || line.with(|(state, _)| *state)>
-            <span class="dot" aria-hidden="true"></span>
-            <span>{move || line.with(|(_, words)| words.clone())}</span>
-        </p>
+fn status_line(view: &View, online: bool) -> Draft {
+    let (state, words) = status(view, online);
+    element("p", &[("class", "status"), ("data-testid", "status")])
+        .set("data-state", state)
+        .with(element("span", &[("class", "dot"), ("aria-hidden", "true")]))
+        .with(element("span", &[]).text(words))
+}
+
+fn status(view: &View, online: bool) -> (&'static str, String) {
+    if view.signed_out {
+        return ("signed-out", "You are signed out.".to_owned());
+    }
+    if !online {
+        return ("offline", "You are offline. Turns go on at the server; this page catches up when you are back.".to_owned());
+    }
+    if let Some(failure) = &view.read_failure {
+        return ("reconnecting", format!("Reconnecting… {failure} What you see is what was last loaded."));
+    }
+    if let Some(words) = words::running(view.running, view.stop) {
+        return (running_state(view.stop, view.running), words.to_owned());
+    }
+    match view.interactions.len() {
+        0 => ("idle", String::new()),
+        1 => ("suspended", "Waiting for your answer above.".to_owned()),
+        more => ("suspended", format!("Waiting for {more} answers above.")),
     }
 }
 
-fn state(stop: Stop, running: Option<Running>) -> &'static str {
+fn running_state(stop: Stop, running: Option<Running>) -> &'static str {
     match (stop, running) {
         (Stop::Stopping | Stop::WaitingForId, _) => "stopping",
         (_, Some(Running::Starting)) => "sending",

@@ -1,39 +1,35 @@
 //! Cards that wait for a person: may this run, and which shall it be.
 
-use leptos::{ev, html, prelude::*};
+use std::rc::Rc;
+
+use serde_json::Value;
 use turnfast_client_core::thread::{Interaction, InteractionState};
-use turnfast_shared::{
-    event::Suspension,
-    message::{ResumeData, SuspendPayload},
-};
+use turnfast_shared::message::SuspendPayload;
 
 use super::{
-    conversation::{focus_composer, open},
+    app::{Action, Draft},
+    node::{Fixed, Key, element},
     tool::pretty,
 };
 
-/// The form of an open interaction. `interaction` is `Some` as long as this is shown.
-#[component]
-pub(super) fn InteractionForm(interaction: Memo<Option<Interaction>>) -> impl IntoView {
-    let state = Memo::new(move |_| interaction.with(|it| it.as_ref().map(|it| it.state)));
-    let Some(suspension) = interaction.with_untracked(|it| it.as_ref().map(|it| it.suspension.clone())) else {
-        return ().into_any();
-    };
-    let form = match suspension.suspend_payload.clone() {
+/// The form of an open interaction.
+pub(super) fn form(interaction: &Interaction) -> Draft {
+    let suspension = &interaction.suspension;
+    let call: Rc<str> = suspension.tool_call_id.as_str().into();
+    let usable = interaction.state == InteractionState::Answerable;
+    let form = match &suspension.suspend_payload {
         Some(SuspendPayload::Question { question, options, free_text }) => {
-            let options = options.unwrap_or_default();
-            let free = options.is_empty() || free_text == Some(true);
-            view! { <Question call=suspension.tool_call_id question options free state/> }.into_any()
+            let options = options.as_deref().unwrap_or_default();
+            let free = options.is_empty() || *free_text == Some(true);
+            ask(&call, question, options, free, usable)
         }
-        payload => view! { <Approval suspension payload state/> }.into_any(),
+        Some(SuspendPayload::Approval { tool_name, input }) => approval(&call, tool_name, input, usable),
+        None => approval(&call, &suspension.tool_name, &suspension.input, usable),
     };
-    view! {
-        <div class="ask" data-testid="interaction">
-            {form}
-            <p class="hint" role="status">{move || state.get().map(words)}</p>
-        </div>
-    }
-    .into_any()
+    element("div", &[("class", "ask"), ("data-testid", "interaction")])
+        .key(Key::Name("ask"))
+        .with(form)
+        .with(element("p", &[("class", "hint"), ("role", "status")]).text(words(interaction.state)))
 }
 
 fn words(state: InteractionState) -> &'static str {
@@ -45,82 +41,51 @@ fn words(state: InteractionState) -> &'static str {
     }
 }
 
-fn usable(state: Memo<Option<InteractionState>>) -> bool {
-    state.get() == Some(InteractionState::Answerable)
+fn button(fixed: Fixed, usable: bool) -> Draft {
+    element("button", fixed).flag("aria-disabled", !usable)
 }
 
-#[component]
-fn Approval(suspension: Suspension, payload: Option<SuspendPayload>, state: Memo<Option<InteractionState>>) -> impl IntoView {
-    let open = open();
-    let (tool, input) = match payload {
-        Some(SuspendPayload::Approval { tool_name, input }) => (tool_name, input),
-        _ => (suspension.tool_name, suspension.input),
-    };
-    let reason = NodeRef::<html::Input>::new();
-    let call = StoredValue::new(suspension.tool_call_id);
-    let answer = move |approved: bool| {
-        if state.get_untracked() != Some(InteractionState::Answerable) {
-            return;
-        }
-        let reason = reason.get_untracked().map(|input| input.value().trim().to_owned()).filter(|reason| !reason.is_empty());
-        open.act(|handle| call.with_value(|call| handle.answer(call, ResumeData::Approval { approved, reason })));
-        focus_composer();
-    };
-    view! {
-        <fieldset>
-            <legend>{format!("May {tool} run?")}</legend>
-            {(!input.is_null()).then(|| view! { <pre tabindex="0" role="region" aria-label="Input">{pretty(&input)}</pre> })}
-            <label><span>"Reason, if you like (the agent reads it)"</span><input type="text" node_ref=reason data-testid="approval-reason" maxlength="2000"/></label>
-            <div class="actions">
-                <button type="button" data-testid="deny" aria-disabled=move || (!usable(state)).to_string() on:click=move |_| answer(false)>"Deny"</button>
-                <button type="button" class="primary" data-testid="approve" aria-disabled=move || (!usable(state)).to_string() on:click=move |_| answer(true)>"Approve"</button>
-            </div>
-        </fieldset>
-    }
+fn approval(call: &Rc<str>, tool: &str, input: &Value, usable: bool) -> Draft {
+    let shown = (!input.is_null())
+        .then(|| element("pre", &[("tabindex", "0"), ("role", "region"), ("aria-label", "Input")]).text(pretty(input)));
+    let reason = element("label", &[])
+        .with(element("span", &[]).text("Reason, if you like (the agent reads it)"))
+        .with(element("input", &[("type", "text"), ("data-testid", "approval-reason"), ("maxlength", "2000")]));
+    let answer = |approved| Action::Approve { call: Rc::clone(call), approved };
+    let actions = element("div", &[("class", "actions")])
+        .with(button(&[("type", "button"), ("data-testid", "deny")], usable).on("click", answer(false)).text("Deny"))
+        .with(
+            button(&[("type", "button"), ("class", "primary"), ("data-testid", "approve")], usable)
+                .on("click", answer(true))
+                .text("Approve"),
+        );
+    element("fieldset", &[])
+        .with(element("legend", &[]).text(format!("May {tool} run?")))
+        .with_some(shown)
+        .with(reason)
+        .with(actions)
 }
 
-#[component]
-fn Question(
-    call: String,
-    question: String,
-    options: Vec<String>,
-    free: bool,
-    state: Memo<Option<InteractionState>>,
-) -> impl IntoView {
-    let open = open();
-    let call = StoredValue::new(call);
-    let text = NodeRef::<html::Input>::new();
-    let answer = move |answer: String| {
-        if state.get_untracked() == Some(InteractionState::Answerable) && !answer.trim().is_empty() {
-            open.act(|handle| call.with_value(|call| handle.answer(call, ResumeData::Answer { answer })));
-            focus_composer();
-        }
-    };
-    let buttons = options
-        .into_iter()
-        .map(|option| {
-            let label = option.clone();
-            view! {
-                <button type="button" data-testid="option" aria-disabled=move || (!usable(state)).to_string() on:click=move |_| answer(option.clone())>{label}</button>
-            }
-        })
-        .collect_view();
-    let submit = move |event: ev::SubmitEvent| {
-        event.prevent_default();
-        if let Some(text) = text.get_untracked() {
-            answer(text.value());
-        }
-    };
-    view! {
-        <fieldset>
-            <legend>{question}</legend>
-            <div class="options">{buttons}</div>
-            {free.then(|| view! {
-                <form class="free" on:submit=submit>
-                    <label class="grow"><span class="said">"Your answer"</span><input type="text" placeholder="Your answer" node_ref=text data-testid="answer-text"/></label>
-                    <button type="submit" class="primary" data-testid="answer-send" aria-disabled=move || (!usable(state)).to_string()>"Answer"</button>
-                </form>
-            })}
-        </fieldset>
-    }
+fn ask(call: &Rc<str>, question: &str, options: &[String], free: bool, usable: bool) -> Draft {
+    let options = options.iter().map(|option| {
+        button(&[("type", "button"), ("data-testid", "option")], usable)
+            .on("click", Action::Choose { call: Rc::clone(call), answer: option.clone() })
+            .text(option.clone())
+            .done()
+    });
+    let free = free.then(|| {
+        let input = element("input", &[("type", "text"), ("placeholder", "Your answer"), ("data-testid", "answer-text")]);
+        element("form", &[("class", "free")])
+            .on("submit", Action::Answer { call: Rc::clone(call) })
+            .with(
+                element("label", &[("class", "grow")])
+                    .with(element("span", &[("class", "said")]).text("Your answer"))
+                    .with(input),
+            )
+            .with(button(&[("type", "submit"), ("class", "primary"), ("data-testid", "answer-send")], usable).text("Answer"))
+    });
+    element("fieldset", &[])
+        .with(element("legend", &[]).text(question.to_owned()))
+        .with(element("div", &[("class", "options")]).children(options.collect()))
+        .with_some(free)
 }

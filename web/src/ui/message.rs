@@ -1,85 +1,121 @@
 //! One message and its parts.
 
-use leptos::{html, prelude::*};
-use turnfast_shared::{ExecutionStatus, Part, Role};
+use std::rc::Rc;
+
+use turnfast_client_core::thread::Interaction;
+use turnfast_shared::{ExecutionStatus, Message, Part, Role, ids::Slug};
 
 use super::{
-    conversation::{Row, open},
-    copy,
-    dom::Rendered,
-    local_time, now,
-    tool::ToolCard,
+    app::{Action, Child, Draft},
+    conversation::{Fold, Folding},
+    node::{Key, Prose, element, prose},
+    page::{local_time, now},
+    tool,
 };
 use crate::{
     api,
-    markdown::Document,
     words::{self, Tone},
 };
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Text,
-    Reasoning,
-    File,
-    Tool,
+/// What the view of a message is made of.
+pub(super) struct Row<'a> {
+    pub(super) message: &'a Rc<Message>,
+    pub(super) agent_name: &'a str,
+    pub(super) project: &'a Slug,
+    pub(super) agent: &'a Slug,
+    /// Those of this message.
+    pub(super) interactions: Vec<&'a Interaction>,
+    /// What is unfolded, of any message.
+    pub(super) unfolded: &'a [Fold],
 }
 
-fn kind(part: &Part) -> Kind {
-    match part {
-        Part::Text { .. } => Kind::Text,
-        Part::Reasoning { .. } => Kind::Reasoning,
-        Part::File { .. } => Kind::File,
-        Part::ToolCall(_) => Kind::Tool,
+impl Row<'_> {
+    /// A part that can be folded, and whether it is unfolded.
+    pub(super) fn fold(&self, part: usize, what: Folding) -> (Action, bool) {
+        let fold = Fold { message: self.message.id, part, what };
+        let unfolded = self.unfolded.contains(&fold);
+        (Action::Folded(fold), unfolded)
     }
-}
 
-/// A message of the list.
-#[component]
-pub(super) fn MessageRow(row: Row) -> impl IntoView {
-    let open = open();
-    let parts = Memo::new(move |_| {
-        row.message.with(|message| message.content.iter().map(kind).enumerate().collect::<Vec<(usize, Kind)>>())
-    });
-    let status = Memo::new(move |_| row.message.with(|message| message.execution_status));
-    let running = Memo::new(move |_| status.get() == Some(ExecutionStatus::Running));
-    let user = row.role == Role::User;
-    let (speaker, test_id) = if user {
-        ("You".to_owned(), "message-user")
-    } else {
-        (open.agent.with_value(|agent| agent.name.clone()), "message-assistant")
-    };
-    let created = row.message.with_untracked(|message| message.created_at.clone());
-    let time = local_time(&created);
-    let outcome = Memo::new(move |_| row.message.with(|message| words::outcome(message)));
-    let copy_all = move |event: leptos::ev::MouseEvent| {
-        let button: web_sys::Element = event_target(&event);
-        copy(row.message.with_untracked(|message| words::copied(message)), button);
-    };
-    view! {
-        <div class="message" class:user=user data-testid=test_id data-id=row.id.to_string() data-status=move || status.get().map(ExecutionStatus::as_str)>
-            <article aria-label=speaker.clone() aria-busy=move || running.get().then_some("true")>
-                <h2 class:said=user>{speaker.clone()}</h2>
-                <For each=move || parts.get() key=|part| *part let((index, kind))>
-                    {match kind {
-                        Kind::Text if user => view! { <p class="bubble">{move || text_of(row, index)}</p> }.into_any(),
-                        Kind::Text => view! { <Markdown row index/> }.into_any(),
-                        Kind::Reasoning => view! { <Reasoning row index/> }.into_any(),
-                        Kind::File => view! { <File row index/> }.into_any(),
-                        Kind::Tool => view! { <ToolCard row index/> }.into_any(),
-                    }}
-                </For>
-                {move || (running.get() && parts.with(Vec::is_empty)).then(|| view! { <p class="thinking">"Working on it…"</p> })}
-                {move || outcome.get().map(|(tone, text)| view! { <p class=tone_class(tone) data-testid="outcome">{text}</p> })}
-                {(!user).then(|| view! {
-                    <div class="meta">
-                        <time datetime=created.clone()>{time.clone()}</time>
-                        {move || (!running.get() && parts.with(|parts| parts.iter().any(|(_, kind)| *kind == Kind::Text))).then(|| view! {
-                            <button type="button" class="quiet copy" on:click=copy_all>"Copy"</button>
-                        })}
-                    </div>
-                })}
-            </article>
-        </div>
+    /// A text of a part, as Markdown.
+    pub(super) fn prose(&self, part: usize) -> Child {
+        prose(Box::new(Passage { message: Rc::clone(self.message), part }))
+    }
+
+    fn is_running(&self) -> bool {
+        self.message.execution_status == Some(ExecutionStatus::Running)
+    }
+
+    /// The message as an item of the list.
+    pub(super) fn view(&self) -> Child {
+        let message = self.message;
+        let user = message.role == Role::User;
+        let (speaker, test_id) = if user { ("You", "message-user") } else { (self.agent_name, "message-assistant") };
+        let running = self.is_running();
+        let parts = message.content.iter().enumerate().map(|(index, part)| match part {
+            Part::Text { text } if user => element("p", &[("class", "bubble")]).key(Key::Number(index)).text(text.clone()).done(),
+            Part::Text { .. } => self.prose(index),
+            Part::Reasoning { start_time, end_time, .. } => self.reasoning(index, *start_time, *end_time).done(),
+            Part::File { id, name, media_type, size } => {
+                let about = format!("{media_type}, {}", words::size(*size));
+                element("a", &[("class", "file"), ("target", "_blank"), ("rel", "noopener noreferrer")])
+                    .key(Key::Number(index))
+                    .set("href", api::attachment_path(self.project, self.agent, *id))
+                    .with(element("strong", &[]).text(name.clone()))
+                    .with(element("span", &[]).text(about))
+                    .done()
+            }
+            Part::ToolCall(call) => tool::card(self, index, call).done(),
+        });
+        let thinking = (running && message.content.is_empty())
+            .then(|| element("p", &[("class", "thinking")]).key(Key::Name("thinking")).text("Working on it…"));
+        let outcome = words::outcome(message).map(|(tone, text)| {
+            element("p", &[("data-testid", "outcome")]).key(Key::Name("outcome")).set("class", tone_class(tone)).text(text)
+        });
+        let article = element("article", &[])
+            .set("aria-label", speaker.to_owned())
+            .maybe("aria-busy", running.then_some("true"))
+            .with(element("h2", &[]).maybe("class", user.then_some("said")).text(speaker.to_owned()))
+            .children(parts.collect())
+            .with_some(thinking)
+            .with_some(outcome)
+            .with_some((!user).then(|| self.meta()));
+        element("div", &[])
+            .key(Key::Id(message.id.0.as_u128()))
+            .set("class", if user { "message user" } else { "message" })
+            .set("data-testid", test_id)
+            .set("data-id", message.id.to_string())
+            .maybe("data-status", message.execution_status.map(ExecutionStatus::as_str))
+            .with(article)
+            .done()
+    }
+
+    fn meta(&self) -> Draft {
+        let created = &self.message.created_at;
+        let copies = !self.is_running() && self.message.content.iter().any(|part| matches!(part, Part::Text { .. }));
+        let copy = copies.then(|| {
+            element("button", &[("type", "button"), ("class", "quiet copy")])
+                .on("click", Action::CopyMessage(self.message.id))
+                .text("Copy")
+        });
+        element("div", &[("class", "meta")])
+            .with(element("time", &[]).set("datetime", created.clone()).text(local_time(created)))
+            .with_some(copy)
+    }
+
+    /// The model's reasoning, folded.
+    fn reasoning(&self, part: usize, start: turnfast_shared::Millis, end: Option<turnfast_shared::Millis>) -> Draft {
+        let title = match (end, self.is_running()) {
+            (Some(end), _) => format!("Reasoned for {}", words::duration(end - start)),
+            (None, true) => "Reasoning…".to_owned(),
+            (None, false) => "Reasoning".to_owned(),
+        };
+        let (folded, unfolded) = self.fold(part, Folding::Body);
+        let details = element("details", &[("class", "fold reasoning"), ("data-testid", "reasoning")])
+            .key(Key::Number(part))
+            .on("toggle", folded)
+            .with(element("summary", &[]).text(title));
+        if unfolded { details.child(self.prose(part)) } else { details }
     }
 }
 
@@ -90,92 +126,22 @@ fn tone_class(tone: Tone) -> &'static str {
     }
 }
 
-fn text_of(row: Row, index: usize) -> String {
-    row.message.with(|message| match message.content.get(index) {
-        Some(Part::Text { text } | Part::Reasoning { text, .. }) => text.clone(),
-        _ => String::new(),
-    })
+/// The text of a part; of a call, what its child says.
+struct Passage {
+    message: Rc<Message>,
+    part: usize,
 }
 
-/// A text part as Markdown.
-#[component]
-fn Markdown(row: Row, index: usize) -> impl IntoView {
-    let host = NodeRef::<html::Div>::new();
-    show_markdown(host, move |show| {
-        row.message.with(|message| {
-            let done = message.execution_status.is_none_or(ExecutionStatus::is_final);
-            if let Some(Part::Text { text } | Part::Reasoning { text, .. }) = message.content.get(index) {
-                show(text, done);
-            }
-        });
-    });
-    view! { <div class="prose" node_ref=host></div> }
-}
-
-/// Shows in `host` what `source` passes on: a text, and whether nothing will be appended to it.
-pub(super) fn show_markdown(host: NodeRef<html::Div>, source: impl Fn(&mut dyn FnMut(&str, bool)) + 'static) {
-    let state = StoredValue::new_local(None::<(Document, Rendered)>);
-    Effect::new(move |_| {
-        let Some(host) = host.get() else { return };
-        source(&mut |text, done| {
-            state.update_value(|state| {
-                let (parsed, rendered) = state.get_or_insert_with(|| {
-                    (Document::default(), Rendered::new(web_sys::HtmlElement::clone(&host).into(), document()))
-                });
-                for from in [parsed.update(text), done.then(|| parsed.finish()).flatten()].into_iter().flatten() {
-                    rendered.show(parsed.blocks(), from);
-                }
-            });
-        });
-    });
-}
-
-/// The model's reasoning, folded.
-#[component]
-fn Reasoning(row: Row, index: usize) -> impl IntoView {
-    let times = Memo::new(move |_| {
-        row.message.with(|message| match message.content.get(index) {
-            Some(Part::Reasoning { start_time, end_time, .. }) => {
-                (*start_time, *end_time, message.execution_status == Some(ExecutionStatus::Running))
-            }
-            _ => (0, None, false),
-        })
-    });
-    let unfolded = RwSignal::new(false);
-    let title = move || match times.get() {
-        (start, Some(end), _) => format!("Reasoned for {}", words::duration(end - start)),
-        (_, None, true) => "Reasoning…".to_owned(),
-        (..) => "Reasoning".to_owned(),
-    };
-    view! {
-        <details class="fold reasoning" data-testid="reasoning" on:toggle=move |event| unfolded.set(is_open(&event))>
-            <summary>{title}</summary>
-            {move || unfolded.get().then(|| view! { <Markdown row index/> })}
-        </details>
+impl Prose for Passage {
+    fn read(&self) -> (&str, bool) {
+        let done = self.message.execution_status.is_none_or(ExecutionStatus::is_final);
+        let text = match self.message.content.get(self.part) {
+            Some(Part::Text { text } | Part::Reasoning { text, .. }) => text,
+            Some(Part::ToolCall(call)) => call.child_trace.as_ref().map_or("", |trace| &trace.text),
+            _ => "",
+        };
+        (text, done)
     }
-}
-
-/// Whether the `<details>` of a toggle event is open now.
-pub(super) fn is_open(event: &leptos::ev::Event) -> bool {
-    event_target::<web_sys::HtmlDetailsElement>(event).open()
-}
-
-/// An attachment.
-#[component]
-fn File(row: Row, index: usize) -> impl IntoView {
-    let open = open();
-    row.message.with_untracked(|message| match message.content.get(index) {
-        Some(Part::File { id, name, media_type, size }) => {
-            let path =
-                open.project.with_value(|project| open.agent.with_value(|agent| api::attachment_path(project, &agent.id, id)));
-            let about = format!("{media_type}, {}", words::size(*size));
-            view! {
-                <a class="file" href=path target="_blank" rel="noopener noreferrer"><strong>{name.clone()}</strong><span>{about}</span></a>
-            }
-            .into_any()
-        }
-        _ => ().into_any(),
-    })
 }
 
 /// Time since `start`, or up to `end`.

@@ -1,512 +1,433 @@
 //! The left column: which agent, and its threads. Under 720 px it is a drawer.
 
-use leptos::{ev, html, prelude::*, task::spawn_local};
-use turnfast_client_core::{browser::Subscription, thread::Failure};
+use gloo_timers::callback::Timeout;
+use turnfast_client_core::thread::Failure;
 use turnfast_shared::{
-    api::{ExecutionUpdated, Me, PushEvent, Thread, ThreadPage},
+    api::{ExecutionUpdated, Thread, ThreadPage},
     ids::{Slug, ThreadId},
     limits::TITLE_CHARS,
 };
+use wasm_bindgen_futures::spawn_local;
+use web_sys::Element;
 
-use super::{App, Catalog, app, icon, local_time, millis, now, plain_click};
+use super::{
+    app::{Action, App, Catalog, Child, Draft, Session, State, close_dialog},
+    icon,
+    node::{Key, element},
+    page::{self, local_time, millis, now},
+};
 use crate::{api, route::Route, words};
 
 /// Notifications of a running turn come several times a second, and change nothing that a list shows until it ends: a list is read
 /// again once a thread has been quiet for this long, in milliseconds.
-const QUIET_MS: u64 = 700;
+const QUIET_MS: u32 = 700;
 
 /// The threads of the agent that is open.
-#[derive(Clone, Copy)]
+#[derive(Default)]
 pub(super) struct ThreadList {
     /// Whose they are.
-    agent: RwSignal<Option<(Slug, Slug)>>,
-    threads: RwSignal<Vec<Thread>>,
-    next: RwSignal<Option<String>>,
-    first_read: RwSignal<bool>,
-    failure: RwSignal<Option<Failure>>,
-    reading: StoredValue<Reading>,
-    more: RwSignal<bool>,
-}
-
-/// One read at a time, and one behind it at most.
-#[derive(Clone, Copy, Default)]
-struct Reading {
-    now: bool,
+    agent: Option<(Slug, Slug)>,
+    threads: Vec<Thread>,
+    next: Option<String>,
+    first_read: bool,
+    failure: Option<Failure>,
+    /// One read at a time, and one behind it at most.
+    reading: bool,
     again: bool,
-    timer: Option<TimeoutHandle>,
+    timer: Option<Timeout>,
+    more: bool,
 }
 
 impl ThreadList {
-    pub(super) fn new() -> Self {
-        Self {
-            agent: RwSignal::new(None),
-            threads: RwSignal::new(Vec::new()),
-            next: RwSignal::new(None),
-            first_read: RwSignal::new(false),
-            failure: RwSignal::new(None),
-            reading: StoredValue::new(Reading::default()),
-            more: RwSignal::new(false),
-        }
-    }
-
     /// The title of a thread, where the list has it.
-    pub(super) fn title(self, thread: ThreadId) -> Option<String> {
-        self.threads.with(|threads| threads.iter().find(|candidate| candidate.id == thread).map(|thread| thread.title.clone()))
+    pub(super) fn title(&self, thread: ThreadId) -> Option<&str> {
+        self.threads.iter().find(|candidate| candidate.id == thread).map(|thread| thread.title.as_str())
     }
 
-    /// Shows another agent's threads.
-    fn show(self, app: App, project: Slug, agent: Slug) {
-        let agent = Some((project, agent));
-        if self.agent.get_untracked() == agent {
-            return;
-        }
-        self.agent.set(agent);
-        self.threads.set(Vec::new());
-        self.next.set(None);
-        self.first_read.set(false);
-        self.failure.set(None);
-        self.refresh(app);
-    }
-
-    /// Reads the first page again.
-    pub(super) fn refresh(self, app: App) {
-        let Some((project, agent)) = self.agent.get_untracked() else { return };
-        let mut reading = self.reading.get_value();
-        if let Some(timer) = reading.timer.take() {
-            timer.clear();
-        }
-        reading.again = reading.now;
-        let start = !reading.now;
-        reading.now = true;
-        self.reading.set_value(reading);
-        if start {
-            spawn_local(async move {
-                let page = api::threads(&project, &agent, None).await;
-                if self.agent.get_untracked() == Some((project, agent)) {
-                    self.take_first(app, page);
-                }
-                let mut reading = self.reading.get_value();
-                let again = std::mem::take(&mut reading.again);
-                reading.now = false;
-                self.reading.set_value(reading);
-                if again {
-                    self.refresh(app);
-                }
-            });
-        }
-    }
-
-    fn take_first(self, app: App, page: Result<ThreadPage, Failure>) {
-        match page {
-            Ok(page) => {
-                self.failure.set(None);
-                self.first_read.set(true);
-                if page.next_cursor.is_none() {
-                    self.next.set(None);
-                    self.threads.set(page.threads);
-                    return;
-                }
-                let kept = self.threads.with_untracked(|old| {
-                    let oldest = page.threads.last().map(|thread| thread.updated_at.clone()).unwrap_or_default();
-                    let known = |id| page.threads.iter().any(|thread| thread.id == id);
-                    old.iter().filter(|thread| thread.updated_at < oldest && !known(thread.id)).cloned().collect::<Vec<_>>()
-                });
-                if kept.is_empty() {
-                    self.next.set(page.next_cursor);
-                }
-                self.threads.set(page.threads.into_iter().chain(kept).collect());
+    fn take_first(&mut self, page: ThreadPage) {
+        self.failure = None;
+        self.first_read = true;
+        let mut threads = page.threads;
+        if page.next_cursor.is_none() {
+            self.next = None;
+        } else {
+            let oldest = threads.last().map(|thread| thread.updated_at.clone()).unwrap_or_default();
+            let known = |id| threads.iter().any(|thread| thread.id == id);
+            let old = std::mem::take(&mut self.threads);
+            let kept: Vec<_> = old.into_iter().filter(|thread| thread.updated_at < oldest && !known(thread.id)).collect();
+            if kept.is_empty() {
+                self.next = page.next_cursor;
             }
-            Err(failure) => self.fail(app, failure),
+            threads.extend(kept);
         }
+        self.threads = threads;
     }
 
-    fn fail(self, app: App, failure: Failure) {
-        if api::is_signed_out(&failure) {
-            app.lose_session();
+    fn take_more(&mut self, page: ThreadPage) {
+        self.failure = None;
+        self.next = page.next_cursor;
+        for thread in page.threads {
+            if !self.threads.iter().any(|known| known.id == thread.id) {
+                self.threads.push(thread);
+            }
         }
-        self.failure.set(Some(failure));
+    }
+}
+
+impl App {
+    /// Shows another agent's threads.
+    pub(super) fn show_threads(&self, project: &Slug, agent: &Slug) {
+        let agent = Some((project.clone(), agent.clone()));
+        {
+            let mut state = self.state();
+            if state.list.agent == agent {
+                return;
+            }
+            let list = &mut state.list;
+            // A read under way ends by itself, and finds that it is of another agent.
+            *list = ThreadList { agent, reading: list.reading, again: list.again, more: list.more, ..ThreadList::default() };
+        }
+        self.refresh_threads();
+    }
+
+    /// Reads the first page of the list again.
+    pub(super) fn refresh_threads(&self) {
+        let agent = {
+            let mut state = self.state();
+            let list = &mut state.list;
+            list.timer = None;
+            list.again = list.reading;
+            if list.reading || list.agent.is_none() {
+                return;
+            }
+            list.reading = true;
+            list.agent.clone()
+        };
+        let Some((project, agent)) = agent else { return };
+        let app = self.clone();
+        spawn_local(async move {
+            let page = api::threads(&project, &agent, None).await;
+            let again = {
+                let mut state = app.state();
+                state.list.reading = false;
+                if state.list.agent == Some((project, agent)) {
+                    match page {
+                        Ok(page) => state.list.take_first(page),
+                        Err(failure) => state.list_failed(failure),
+                    }
+                }
+                std::mem::take(&mut state.list.again)
+            };
+            if again {
+                app.refresh_threads();
+            }
+        });
     }
 
     /// Reads the page behind what is shown.
-    fn read_more(self, app: App) {
-        let (Some((project, agent)), Some(cursor)) = (self.agent.get_untracked(), self.next.get_untracked()) else { return };
-        if self.more.get_untracked() {
+    pub(super) fn more_threads(&self) {
+        let (Some((project, agent)), Some(cursor)) = ({
+            let mut state = self.state();
+            if std::mem::replace(&mut state.list.more, true) {
+                return;
+            }
+            (state.list.agent.clone(), state.list.next.clone())
+        }) else {
+            self.state().list.more = false;
             return;
-        }
-        self.more.set(true);
+        };
+        let app = self.clone();
         spawn_local(async move {
             let page = api::threads(&project, &agent, Some(&cursor)).await;
-            self.more.set(false);
-            if self.agent.get_untracked() != Some((project, agent)) {
+            let mut state = app.state();
+            state.list.more = false;
+            if state.list.agent != Some((project, agent)) {
                 return;
             }
             match page {
-                Ok(page) => {
-                    self.failure.set(None);
-                    self.next.set(page.next_cursor);
-                    self.threads.update(|threads| {
-                        for thread in page.threads {
-                            if !threads.iter().any(|known| known.id == thread.id) {
-                                threads.push(thread);
-                            }
-                        }
-                    });
-                }
-                Err(failure) => self.fail(app, failure),
+                Ok(page) => state.list.take_more(page),
+                Err(failure) => state.list_failed(failure),
             }
         });
     }
 
     /// A thread changed somewhere.
-    fn notified(self, app: App, update: &ExecutionUpdated) {
-        let ours = self
-            .agent
-            .with_untracked(|agent| agent.as_ref().is_some_and(|(p, a)| *p == update.project_id && *a == update.agent_id));
-        if !ours {
+    pub(super) fn notified(&self, update: &ExecutionUpdated) {
+        {
+            let mut state = self.peek();
+            let list = &mut state.list;
+            if list.agent.as_ref().is_none_or(|(project, agent)| *project != update.project_id || *agent != update.agent_id) {
+                return;
+            }
+            let known_to_run = update.execution_id.is_some()
+                && list
+                    .threads
+                    .iter()
+                    .any(|thread| thread.id == update.thread_id && thread.active_execution_id == update.execution_id);
+            if known_to_run {
+                let app = self.clone();
+                // Taken out of the state by a task: a timer is not to be dropped while it runs.
+                let due = move || spawn_local(async move { app.refresh_threads() });
+                list.timer = Some(Timeout::new(QUIET_MS, due));
+                return;
+            }
+        }
+        self.refresh_threads();
+    }
+
+    /// Gives a thread the name in the form.
+    pub(super) fn rename_thread(&self, id: ThreadId, form: &Element) {
+        let Some(title) = page::input(form, "input").map(|input| input.value().trim().to_owned()) else { return };
+        if title.is_empty() {
+            self.state().dialog_error = Some("A conversation needs a name.".to_owned());
             return;
         }
-        let known_to_run = update.execution_id.is_some()
-            && self.threads.with_untracked(|threads| {
-                threads.iter().any(|thread| thread.id == update.thread_id && thread.active_execution_id == update.execution_id)
-            });
-        if !known_to_run {
-            self.refresh(app);
-            return;
+        let Some((project, agent)) = self.peek().list.agent.clone() else { return };
+        let app = self.clone();
+        spawn_local(async move {
+            match api::rename(&project, &agent, id, title.clone()).await {
+                Ok(_) => {
+                    if let Some(thread) = app.state().list.threads.iter_mut().find(|thread| thread.id == id) {
+                        thread.title = title;
+                    }
+                    app.say("Renamed.");
+                    close_dialog();
+                }
+                Err(failure) => app.state().dialog_error = Some(format!("Not renamed. {failure}")),
+            }
+        });
+    }
+
+    /// Deletes a thread for good.
+    pub(super) fn delete_thread(&self, id: ThreadId) {
+        let Some((project, agent)) = self.peek().list.agent.clone() else { return };
+        let app = self.clone();
+        spawn_local(async move {
+            match api::delete(&project, &agent, id).await {
+                Ok(()) => {
+                    app.state().list.threads.retain(|thread| thread.id != id);
+                    app.say("Deleted.");
+                    close_dialog();
+                    let open = app.peek().thread() == Some(id);
+                    if open {
+                        app.go_instead(Route::Agent { project, agent, thread: None });
+                    }
+                }
+                Err(failure) => app.state().dialog_error = Some(format!("Not deleted. {failure}")),
+            }
+        });
+    }
+}
+
+impl State {
+    fn list_failed(&mut self, failure: Failure) {
+        if api::is_signed_out(&failure) {
+            self.session_lost = true;
         }
-        let mut reading = self.reading.get_value();
-        if let Some(timer) = reading.timer.take() {
-            timer.clear();
-        }
-        reading.timer = set_timeout_with_handle(move || self.refresh(app), std::time::Duration::from_millis(QUIET_MS)).ok();
-        self.reading.set_value(reading);
+        self.list.failure = Some(failure);
     }
 }
 
 /// What a dialog is open for.
-#[derive(Clone, PartialEq)]
-enum Asking {
-    Rename(Thread),
-    Delete(Thread),
+#[derive(Clone)]
+pub(super) enum Asking {
+    Rename(ThreadId, String),
+    Delete(ThreadId, String),
 }
 
 /// The left column.
-#[component]
-pub(super) fn Sidebar(me: Me) -> impl IntoView {
-    let app = app();
-    let list = app.threads;
-    let asking = RwSignal::new(None::<Asking>);
-    let pushed: Subscription = app.client.with_value(|client| {
-        client.on_push(move |event| match event {
-            PushEvent::Connected => list.refresh(app),
-            PushEvent::AgentExecutionUpdated(update) => list.notified(app, update),
-            PushEvent::Ping => {}
-        })
-    });
-    let pushed = StoredValue::new_local(pushed);
-    on_cleanup(move || pushed.dispose());
-
-    Effect::new(move |_| {
-        if let Route::Agent { project, agent, .. } = app.route.get()
-            && app.find(&project, &agent).is_some()
-        {
-            list.show(app, project, agent);
-        }
-    });
-    let close = NodeRef::<html::Button>::new();
-    Effect::new(move |_| {
-        if app.drawer.get()
-            && let Some(close) = close.get_untracked()
-        {
-            let _ = close.focus();
-        }
-    });
-    let escape = move |event: ev::KeyboardEvent| {
-        if event.key() == "Escape" && app.drawer.get_untracked() {
-            app.drawer.set(false);
-        }
+pub(super) fn view(state: &State) -> Draft {
+    let who = match &state.session {
+        Session::In(me) => me.name.clone(),
+        _ => String::new(),
     };
-
-    view! {
-        <nav class="sidebar" id="sidebar" aria-label="Conversations" on:keydown=escape>
-            <div class="sidebar-head">
-                <div class="brand">{icon::mark()}<span>"Turnfast"</span></div>
-                <button class="icon menu" aria-label="Close" node_ref=close on:click=move |_| app.drawer.set(false)>{icon::close()}</button>
-            </div>
-            <AgentPicker/>
-            <NewThread/>
-            <Threads asking/>
-            <div class="sidebar-foot">
-                <span class="who" title="Signed in">{me.name}</span>
-                <button class="quiet" data-testid="sign-out" on:click=move |_| app.sign_out()>"Sign out"</button>
-            </div>
-        </nav>
-        {move || asking.get().map(|what| match what {
-            Asking::Rename(thread) => view! { <RenameDialog thread asking/> }.into_any(),
-            Asking::Delete(thread) => view! { <DeleteDialog thread asking/> }.into_any(),
-        })}
-    }
+    let head = element("div", &[("class", "sidebar-head")])
+        .with(element("div", &[("class", "brand")]).with(icon::mark()).with(element("span", &[]).text("Turnfast")))
+        .with(
+            element("button", &[("class", "icon menu"), ("aria-label", "Close")])
+                .on("click", Action::CloseDrawer)
+                .with(icon::close()),
+        );
+    let foot = element("div", &[("class", "sidebar-foot")])
+        .with(element("span", &[("class", "who"), ("title", "Signed in")]).text(who))
+        .with(
+            element("button", &[("class", "quiet"), ("data-testid", "sign-out")]).on("click", Action::SignOut).text("Sign out"),
+        );
+    element("nav", &[("class", "sidebar"), ("id", "sidebar"), ("aria-label", "Conversations")])
+        .on("keydown", Action::SidebarKey)
+        .with(head)
+        .with_some(agent_picker(state))
+        .with_some(new_thread(state))
+        .with(threads(state))
+        .with(foot)
 }
 
 /// Chooses project and agent; where there is one agent only, it just names it.
-#[component]
-fn AgentPicker() -> impl IntoView {
-    let app = app();
-    let chosen = move || {
-        app.route.with(|route| match route {
-            Route::Agent { project, agent, .. } => format!("/{project}/{agent}"),
-            _ => String::new(),
-        })
-    };
-    move || {
-        let Catalog::Ready(groups) = app.catalog.get() else { return ().into_any() };
-        let count = groups.iter().map(|group| group.agents.len()).sum::<usize>();
-        if count == 0 {
-            return ().into_any();
-        }
-        if let [group] = groups.as_slice()
-            && let [agent] = group.agents.as_slice()
-        {
-            return view! {
-                <p class="only-agent"><strong>{agent.name.clone()}</strong><span>{group.project.name.clone()}</span></p>
-            }
-            .into_any();
-        }
-        let options = groups
-            .into_iter()
-            .map(|group| {
-                let agents = group
-                    .agents
-                    .into_iter()
-                    .map(|agent| {
-                        let value = format!("/{}/{}", group.project.id, agent.id);
-                        let mine = value.clone();
-                        view! { <option value=value selected=move || chosen() == mine>{agent.name}</option> }
-                    })
-                    .collect_view();
-                view! { <optgroup label=group.project.name>{agents}</optgroup> }
-            })
-            .collect_view();
-        view! {
-            <label class="picker">
-                <span>"Agent"</span>
-                <select
-                    data-testid="agent-picker"
-                    prop:value=chosen
-                    on:change=move |event| app.go(Route::parse(&event_target_value(&event)))
-                >
-                    {move || chosen().is_empty().then(|| view! { <option value="">"Choose…"</option> })}
-                    {options}
-                </select>
-            </label>
-        }
-        .into_any()
+fn agent_picker(state: &State) -> Option<Draft> {
+    let Catalog::Ready(groups) = &state.catalog else { return None };
+    let count = groups.iter().map(|group| group.agents.len()).sum::<usize>();
+    if count == 0 {
+        return None;
     }
+    if let [group] = groups.as_slice()
+        && let [agent] = group.agents.as_slice()
+    {
+        return Some(
+            element("p", &[("class", "only-agent")])
+                .with(element("strong", &[]).text(agent.name.clone()))
+                .with(element("span", &[]).text(group.project.name.clone())),
+        );
+    }
+    let chosen = match &state.route {
+        Route::Agent { project, agent, .. } => format!("/{project}/{agent}"),
+        _ => String::new(),
+    };
+    let options = groups.iter().map(|group| {
+        let agents = group.agents.iter().map(|agent| {
+            let value = format!("/{}/{}", group.project.id, agent.id);
+            element("option", &[]).set("value", value).text(agent.name.clone()).done()
+        });
+        element("optgroup", &[]).set("label", group.project.name.clone()).children(agents.collect()).done()
+    });
+    let none = chosen.is_empty().then(|| element("option", &[("value", "")]).text("Choose…"));
+    let select = element("select", &[("data-testid", "agent-picker")])
+        .value(chosen)
+        .on("change", Action::PickAgent)
+        .with_some(none)
+        .children(options.collect());
+    Some(element("label", &[("class", "picker")]).with(element("span", &[]).text("Agent")).with(select))
 }
 
-#[component]
-fn NewThread() -> impl IntoView {
-    let app = app();
-    move || {
-        app.route.with(|route| match route {
-            Route::Agent { project, agent, .. } => {
-                let target = Route::Agent { project: project.clone(), agent: agent.clone(), thread: None };
-                let path = target.path();
-                view! {
-                    <a class="new" href=path data-testid="new-thread" on:click=move |event| {
-                        if plain_click(&event) {
-                            event.prevent_default();
-                            app.go(target.clone());
-                        }
-                    }>
-                        {icon::plus()}"New conversation"
-                    </a>
-                }
-                .into_any()
-            }
-            _ => ().into_any(),
-        })
-    }
+fn new_thread(state: &State) -> Option<Draft> {
+    let Route::Agent { project, agent, .. } = &state.route else { return None };
+    let target = Route::Agent { project: project.clone(), agent: agent.clone(), thread: None };
+    let link = element("a", &[("class", "new"), ("data-testid", "new-thread")])
+        .set("href", target.path())
+        .on("click", Action::Follow(target))
+        .with(icon::plus())
+        .text("New conversation");
+    Some(link)
 }
 
-#[component]
-fn Threads(asking: RwSignal<Option<Asking>>) -> impl IntoView {
-    let app = app();
-    let list = app.threads;
-    let some = Memo::new(move |_| list.threads.with(|threads| !threads.is_empty()));
-    view! {
-        <div class="threads">
-            {move || (!list.first_read.get() && list.failure.with(Option::is_none) && list.agent.with(Option::is_some)).then(|| view! {
-                <div class="skeleton" role="status"><span class="said">"Loading conversations…"</span><i></i><i></i><i></i></div>
-            })}
-            {move || (list.first_read.get() && !some.get()).then(|| view! { <p class="hint">"Your conversations will be listed here."</p> })}
-            <ul>
-                <For each=move || list.threads.get() key=|thread| thread.id let(thread)>
-                    <ThreadItem id=thread.id asking/>
-                </For>
-            </ul>
-            {move || list.failure.get().map(|failure| view! {
-                <p class="note" role="status">
-                    {format!("The list may be old. {failure}")}
-                    <button class="quiet" on:click=move |_| list.refresh(app)>"Try again"</button>
-                </p>
-            })}
-            {move || list.next.with(Option::is_some).then(|| view! {
-                <button class="quiet more" data-testid="more-threads" on:click=move |_| list.read_more(app)>
-                    {move || if list.more.get() { "Loading…" } else { "Show older" }}
-                </button>
-            })}
-        </div>
-    }
+/// Stands for what is being loaded.
+pub(super) fn skeleton(draft: Draft, words: &'static str) -> Draft {
+    let line = || element("i", &[]);
+    draft.with(element("span", &[("class", "said")]).text(words)).with(line()).with(line()).with(line())
 }
 
-#[component]
-fn ThreadItem(id: ThreadId, asking: RwSignal<Option<Asking>>) -> impl IntoView {
-    let app = app();
-    let list = app.threads;
-    let thread = Memo::new(move |_| list.threads.with(|threads| threads.iter().find(|thread| thread.id == id).cloned()));
-    let title = move || thread.with(|thread| thread.as_ref().map(|thread| title_of(thread).to_owned()).unwrap_or_default());
-    let route = move || {
-        let (project, agent) = list.agent.get_untracked()?;
-        Some(Route::Agent { project, agent, thread: Some(id) })
-    };
-    let when = move || {
-        thread.with(|thread| {
-            let thread = thread.as_ref()?;
-            if thread.active_execution_id.is_some() {
-                return Some("Replying…".to_owned());
-            }
-            let ago = words::ago(now() - millis(&thread.updated_at)?);
-            Some(ago.unwrap_or_else(|| local_time(&thread.updated_at).split([',', ' ']).next().unwrap_or_default().to_owned()))
-        })
-    };
-    let current = move || app.thread() == Some(id);
-    view! {
-        <li class="thread" class:current=current data-testid="thread-item">
-            <a
-                href=move || route().map(|route| route.path())
-                aria-current=move || current().then_some("page")
-                on:click=move |event| {
-                    if let (true, Some(route)) = (plain_click(&event), route()) {
-                        event.prevent_default();
-                        app.go(route);
-                    }
-                }
-            >
-                <span class="thread-title">{title}</span>
-                <span class="thread-when" class:running=move || thread.with(|t| t.as_ref().is_some_and(|t| t.active_execution_id.is_some()))>{when}</span>
-            </a>
-            <button class="icon" aria-label=move || format!("Rename “{}”", title()) data-testid="rename-thread" on:click=move |_| asking.set(thread.get_untracked().map(Asking::Rename))>
-                {icon::pen()}
-            </button>
-            <button class="icon" aria-label=move || format!("Delete “{}”", title()) data-testid="delete-thread" on:click=move |_| asking.set(thread.get_untracked().map(Asking::Delete))>
-                {icon::bin()}
-            </button>
-        </li>
+fn threads(state: &State) -> Draft {
+    let list = &state.list;
+    let loading = (!list.first_read && list.failure.is_none() && list.agent.is_some())
+        .then(|| skeleton(element("div", &[("class", "skeleton"), ("role", "status")]), "Loading conversations…"));
+    let empty = (list.first_read && list.threads.is_empty())
+        .then(|| element("p", &[("class", "hint")]).key(Key::Name("empty")).text("Your conversations will be listed here."));
+    let failure = list.failure.as_ref().map(|failure| {
+        element("p", &[("class", "note"), ("role", "status")])
+            .key(Key::Name("failure"))
+            .text(format!("The list may be old. {failure}"))
+            .with(element("button", &[("class", "quiet")]).on("click", Action::RefreshThreads).text("Try again"))
+    });
+    let more = list.next.is_some().then(|| {
+        element("button", &[("class", "quiet more"), ("data-testid", "more-threads")])
+            .on("click", Action::MoreThreads)
+            .text(if list.more { "Loading…" } else { "Show older" })
+    });
+    element("div", &[("class", "threads")])
+        .with_some(loading)
+        .with_some(empty)
+        .with(element("ul", &[]).children(list.threads.iter().map(|thread| item(state, thread)).collect()))
+        .with_some(failure)
+        .with_some(more)
+}
+
+fn item(state: &State, thread: &Thread) -> Child {
+    let id = thread.id;
+    let title = title_of(thread);
+    let running = thread.active_execution_id.is_some();
+    let current = state.thread() == Some(id);
+    let mut link = element("a", &[]).maybe("aria-current", current.then_some("page"));
+    if let Some((project, agent)) = state.list.agent.clone() {
+        let route = Route::Agent { project, agent, thread: Some(id) };
+        link = link.set("href", route.path()).on("click", Action::Follow(route));
     }
+    let link = link
+        .with(element("span", &[("class", "thread-title")]).text(title.to_owned()))
+        .with(element("span", &[]).set("class", if running { "thread-when running" } else { "thread-when" }).text(when(thread)));
+    let rename = element("button", &[("class", "icon"), ("data-testid", "rename-thread")])
+        .set("aria-label", format!("Rename “{title}”"))
+        .on("click", Action::Ask(Asking::Rename(id, thread.title.clone())))
+        .with(icon::pen());
+    let delete = element("button", &[("class", "icon"), ("data-testid", "delete-thread")])
+        .set("aria-label", format!("Delete “{title}”"))
+        .on("click", Action::Ask(Asking::Delete(id, title.to_owned())))
+        .with(icon::bin());
+    element("li", &[("data-testid", "thread-item")])
+        .key(Key::Id(id.0.as_u128()))
+        .set("class", if current { "thread current" } else { "thread" })
+        .with(link)
+        .with(rename)
+        .with(delete)
+        .done()
+}
+
+fn when(thread: &Thread) -> String {
+    if thread.active_execution_id.is_some() {
+        return "Replying…".to_owned();
+    }
+    let Some(updated) = millis(&thread.updated_at) else { return String::new() };
+    words::ago(now() - updated).unwrap_or_else(|| {
+        let time = local_time(&thread.updated_at);
+        time.split([',', ' ']).next().unwrap_or_default().to_owned()
+    })
 }
 
 fn title_of(thread: &Thread) -> &str {
     if thread.title.trim().is_empty() { "Untitled conversation" } else { &thread.title }
 }
 
-/// A modal dialog that closes on Escape, and gives the focus back.
-#[component]
-fn Modal(asking: RwSignal<Option<Asking>>, title: &'static str, children: Children) -> impl IntoView {
-    let dialog = NodeRef::<html::Dialog>::new();
-    Effect::new(move |_| {
-        if let Some(dialog) = dialog.get() {
-            let _ = dialog.show_modal();
-        }
-    });
-    view! {
-        <dialog class="panel" node_ref=dialog aria-labelledby="dialog-title" on:close=move |_| asking.set(None)>
-            <h2 id="dialog-title">{title}</h2>
-            {children()}
-        </dialog>
-    }
-}
-
-#[component]
-fn RenameDialog(thread: Thread, asking: RwSignal<Option<Asking>>) -> impl IntoView {
-    let app = app();
-    let input = NodeRef::<html::Input>::new();
-    let error = RwSignal::new(None::<String>);
-    let id = thread.id;
-    Effect::new(move |_| {
-        if let Some(input) = input.get() {
-            input.select();
-        }
-    });
-    let submit = move |event: ev::SubmitEvent| {
-        event.prevent_default();
-        let (Some(input), Some((project, agent))) = (input.get_untracked(), app.threads.agent.get_untracked()) else { return };
-        let title = input.value().trim().to_owned();
-        if title.is_empty() {
-            error.set(Some("A conversation needs a name.".to_owned()));
-            return;
-        }
-        spawn_local(async move {
-            match api::rename(&project, &agent, id, title.clone()).await {
-                Ok(_) => {
-                    app.threads.threads.update(|threads| {
-                        if let Some(thread) = threads.iter_mut().find(|thread| thread.id == id) {
-                            thread.title = title;
-                        }
-                    });
-                    app.say("Renamed.");
-                    asking.set(None);
-                }
-                Err(failure) => error.set(Some(format!("Not renamed. {failure}"))),
-            }
-        });
+/// A modal dialog about a thread. It closes on Escape, and gives the focus back.
+pub(super) fn dialog(asking: &Asking, error: Option<&str>) -> Draft {
+    let modal = |title: &'static str| {
+        element("dialog", &[("class", "panel"), ("aria-labelledby", "dialog-title")])
+            .key(Key::Name(title))
+            .on("close", Action::DialogClosed)
+            .mounted(Action::ShowModal)
+            .with(element("h2", &[("id", "dialog-title")]).text(title))
     };
-    view! {
-        <Modal asking title="Rename conversation">
-            <form class="fields" on:submit=submit>
-                <label>
-                    <span>"Name"</span>
-                    <input type="text" value=thread.title.clone() maxlength=TITLE_CHARS.to_string() node_ref=input autofocus data-testid="rename-input"/>
-                </label>
-                <p class="error" role="alert">{move || error.get()}</p>
-                <div class="actions">
-                    <button type="button" on:click=move |_| asking.set(None)>"Cancel"</button>
-                    <button type="submit" class="primary" data-testid="rename-confirm">"Rename"</button>
-                </div>
-            </form>
-        </Modal>
-    }
-}
-
-#[component]
-fn DeleteDialog(thread: Thread, asking: RwSignal<Option<Asking>>) -> impl IntoView {
-    let app = app();
-    let error = RwSignal::new(None::<String>);
-    let id = thread.id;
-    let delete = move |_| {
-        let Some((project, agent)) = app.threads.agent.get_untracked() else { return };
-        spawn_local(async move {
-            match api::delete(&project, &agent, id).await {
-                Ok(()) => {
-                    app.threads.threads.update(|threads| threads.retain(|thread| thread.id != id));
-                    app.say("Deleted.");
-                    asking.set(None);
-                    if app.route.with_untracked(|route| matches!(route, Route::Agent { thread: Some(open), .. } if *open == id)) {
-                        app.go_instead(Route::Agent { project, agent, thread: None });
-                    }
-                }
-                Err(failure) => error.set(Some(format!("Not deleted. {failure}"))),
-            }
-        });
-    };
-    let question = format!("“{}” and everything in it will be gone for good.", title_of(&thread));
-    view! {
-        <Modal asking title="Delete this conversation?">
-            <p>{question}</p>
-            <p class="error" role="alert">{move || error.get()}</p>
-            <div class="actions">
-                <button type="button" autofocus on:click=move |_| asking.set(None)>"Keep it"</button>
-                <button type="button" class="danger" data-testid="delete-confirm" on:click=delete>"Delete"</button>
-            </div>
-        </Modal>
+    let error = element("p", &[("class", "error"), ("role", "alert")]).text(error.unwrap_or_default().to_owned());
+    match asking {
+        Asking::Rename(id, title) => {
+            let input = element("input", &[("type", "text"), ("autofocus", ""), ("data-testid", "rename-input")])
+                .set("maxlength", TITLE_CHARS.to_string())
+                .set("value", title.clone())
+                .mounted(Action::Select);
+            let actions = element("div", &[("class", "actions")])
+                .with(element("button", &[("type", "button")]).on("click", Action::CloseDialog).text("Cancel"))
+                .with(
+                    element("button", &[("type", "submit"), ("class", "primary"), ("data-testid", "rename-confirm")])
+                        .text("Rename"),
+                );
+            let form = element("form", &[("class", "fields")])
+                .on("submit", Action::Rename(*id))
+                .with(element("label", &[]).with(element("span", &[]).text("Name")).with(input))
+                .with(error)
+                .with(actions);
+            modal("Rename conversation").with(form)
+        }
+        Asking::Delete(id, title) => {
+            let actions = element("div", &[("class", "actions")])
+                .with(
+                    element("button", &[("type", "button"), ("autofocus", "")]).on("click", Action::CloseDialog).text("Keep it"),
+                )
+                .with(
+                    element("button", &[("type", "button"), ("class", "danger"), ("data-testid", "delete-confirm")])
+                        .on("click", Action::Delete(*id))
+                        .text("Delete"),
+                );
+            modal("Delete this conversation?")
+                .with(element("p", &[]).text(format!("“{title}” and everything in it will be gone for good.")))
+                .with(error)
+                .with(actions)
+        }
     }
 }

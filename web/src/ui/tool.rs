@@ -1,17 +1,17 @@
 //! Tool calls, and what the child of a delegation did.
 
-use leptos::{html, prelude::*};
 use serde_json::Value;
 use turnfast_shared::{
-    ExecutionStatus, ToolState,
-    ids::RunId,
-    message::{ChildStep, SuspendPayload, ToolCall},
+    ToolState,
+    message::{ChildStep, ChildTrace, SuspendPayload, ToolCall},
 };
 
 use super::{
-    conversation::{Row, open},
-    interaction::InteractionForm,
-    message::{elapsed, is_open, show_markdown},
+    app::{Action, Draft},
+    conversation::Folding,
+    interaction,
+    message::{Row, elapsed},
+    node::{Key, element},
 };
 use crate::words;
 
@@ -19,58 +19,36 @@ use crate::words;
 const SHOWN_CHARS: usize = 20_000;
 
 /// A tool call.
-#[component]
-pub(super) fn ToolCard(row: Row, index: usize) -> impl IntoView {
-    let open = open();
-    let (id, name) =
-        untrack(|| with_call(row, index, |call| (call.tool_call_id.clone(), call.tool_name.clone()))).unwrap_or_default();
-    let state = Memo::new(move |_| with_call(row, index, |call| (call.state, words::tool_state(call))));
-    let times = Memo::new(move |_| with_call(row, index, |call| (call.start_time, call.end_time)));
-    // Grows with every change of the body; cheaper to compare than the body.
-    let body_version = Memo::new(move |_| {
-        with_call(row, index, |call| (call.state, call.input.is_null(), call.output.is_some(), call.error.is_some()))
-    });
-    let delegates = Memo::new(move |_| with_call(row, index, |call| call.child_trace.is_some()).unwrap_or_default());
-    let answer = Memo::new(move |_| with_call(row, index, recorded_answer).flatten());
-    let interaction = {
-        // A call's id is unique within its message only.
-        let (run, id) = (RunId::from(row.id), id.clone());
-        Memo::new(move |_| {
-            open.interactions
-                .with(|all| all.iter().find(|one| one.suspension.run_id == run && one.suspension.tool_call_id == id).cloned())
-        })
-    };
-    let asks = Memo::new(move |_| interaction.with(Option::is_some));
-    let unfolded = RwSignal::new(false);
-    let duration = move || match (state.get(), times.get()) {
-        (Some((ToolState::Resolved | ToolState::Rejected | ToolState::Cancelled, _)), Some((start, end @ Some(_)))) => {
-            format!(" · {}", elapsed(start, end))
-        }
+pub(super) fn card(row: &Row<'_>, part: usize, call: &ToolCall) -> Draft {
+    let duration = match (call.state.is_settled(), call.end_time) {
+        (true, end @ Some(_)) => [" · ", &elapsed(call.start_time, end)].concat(),
         _ => String::new(),
     };
-    view! {
-        <section class="tool" data-testid="tool-card" data-tool-call=id data-state=move || state.get().map(|(state, _)| state_name(state)) aria-label=format!("Tool {name}")>
-            <details class="fold" on:toggle=move |event| unfolded.set(is_open(&event))>
-                <summary>
-                    <span class="tool-name">{name.clone()}</span>
-                    <span class="tool-state">{move || state.get().map(|(_, words)| words)}{duration}</span>
-                </summary>
-                {move || unfolded.get().then(|| {
-                    body_version.track();
-                    untrack(|| with_call(row, index, body))
-                })}
-            </details>
-            {move || asks.get().then(|| view! { <InteractionForm interaction/> })}
-            {move || answer.get().filter(|_| !asks.get()).map(|(question, answer)| view! {
-                <div class="answered" data-testid="answered"><p>{question}</p><p><strong>{answer}</strong></p></div>
-            })}
-            {move || delegates.get().then(|| view! { <Trace row index/> })}
-        </section>
+    let (folded, unfolded) = row.fold(part, Folding::Body);
+    let summary = element("summary", &[])
+        .with(element("span", &[("class", "tool-name")]).text(call.tool_name.clone()))
+        .with(element("span", &[("class", "tool-state")]).text(words::tool_state(call)).text(duration));
+    let mut details = element("details", &[("class", "fold")]).key(Key::Name("call")).on("toggle", folded).with(summary);
+    if unfolded {
+        details = body(details, call);
     }
-}
-
-fn with_call<T>(row: Row, index: usize, read: impl FnOnce(&ToolCall) -> T) -> Option<T> {
-    row.message.with(|message| message.content.get(index).and_then(|part| part.as_tool_call()).map(read))
+    // A call's id is unique within its message only.
+    let asked = row.interactions.iter().find(|one| one.suspension.tool_call_id == call.tool_call_id);
+    let answered = recorded_answer(call).filter(|_| asked.is_none()).map(|(question, answer)| {
+        element("div", &[("class", "answered"), ("data-testid", "answered")])
+            .key(Key::Name("answered"))
+            .with(element("p", &[]).text(question))
+            .with(element("p", &[]).with(element("strong", &[]).text(answer)))
+    });
+    element("section", &[("class", "tool"), ("data-testid", "tool-card")])
+        .key(Key::Number(part))
+        .set("data-tool-call", call.tool_call_id.clone())
+        .set("data-state", state_name(call.state))
+        .set("aria-label", format!("Tool {}", call.tool_name))
+        .with(details)
+        .with_some(asked.map(|asked| interaction::form(asked)))
+        .with_some(answered)
+        .with_some(call.child_trace.as_ref().map(|child| trace(row, part, call, child)))
 }
 
 fn state_name(state: ToolState) -> &'static str {
@@ -85,20 +63,17 @@ fn state_name(state: ToolState) -> &'static str {
     }
 }
 
-fn body(call: &ToolCall) -> impl IntoView + use<> {
+fn body(details: Draft, call: &ToolCall) -> Draft {
     let block = |title: &'static str, text: String| {
-        view! {
-            <div class="io">
-                <h3>{title}</h3>
-                <pre tabindex="0" role="region" aria-label=title>{text}</pre>
-            </div>
-        }
+        element("div", &[("class", "io")])
+            .key(Key::Name(title))
+            .with(element("h3", &[]).text(title))
+            .with(element("pre", &[("tabindex", "0"), ("role", "region")]).set("aria-label", title).text(text))
     };
-    view! {
-        {(!call.input.is_null()).then(|| block("Input", pretty(&call.input)))}
-        {call.output.as_ref().map(|output| block("Output", pretty(output)))}
-        {call.error.clone().map(|error| block("Error", cut(error)))}
-    }
+    details
+        .with_some((!call.input.is_null()).then(|| block("Input", pretty(&call.input))))
+        .with_some(call.output.as_ref().map(|output| block("Output", pretty(output))))
+        .with_some(call.error.clone().map(|error| block("Error", cut(error))))
 }
 
 /// A value as a person reads it best.
@@ -148,58 +123,32 @@ fn recorded_answer(call: &ToolCall) -> Option<(String, String)> {
 }
 
 /// What a child agent says and does, within the call that started it.
-#[component]
-fn Trace(row: Row, index: usize) -> impl IntoView {
-    let steps = Memo::new(move |_| {
-        with_call(row, index, |call| call.child_trace.as_ref().map(|trace| trace.steps.clone())).flatten().unwrap_or_default()
-    });
-    let thoughts = Memo::new(move |_| {
-        with_call(row, index, |call| call.child_trace.as_ref().map(|trace| trace.reasoning_segments.clone()))
-            .flatten()
-            .unwrap_or_default()
-    });
-    let settled = Memo::new(move |_| with_call(row, index, |call| call.state.is_settled()).unwrap_or(true));
-    let has_text = Memo::new(move |_| {
-        with_call(row, index, |call| call.child_trace.as_ref().is_some_and(|trace| !trace.text.is_empty())).unwrap_or_default()
-    });
-    let unfolded = RwSignal::new(false);
-    // Open while there is something to watch.
-    let details = NodeRef::<html::Details>::new();
-    Effect::new(move |before: Option<()>| {
-        if let (None, Some(details)) = (before, details.get()) {
-            details.set_open(!settled.get_untracked());
-        }
-    });
-    view! {
-        <details class="fold trace" data-testid="trace" node_ref=details on:toggle=move |event| unfolded.set(is_open(&event))>
-            <summary>{move || if settled.get() { "What the other agent did" } else { "The other agent is at work…" }}</summary>
-            {move || unfolded.get().then(|| view! {
-                {move || (!thoughts.with(Vec::is_empty)).then(|| view! {
-                    <details class="fold reasoning"><summary>"Its reasoning"</summary>{move || thoughts.get().into_iter().map(|thought| view! { <p class="thought">{thought}</p> }).collect_view()}</details>
-                })}
-                <ul class="steps">
-                    {move || steps.get().into_iter().map(|ChildStep { tool_name, running, .. }| view! {
-                        <li><span class="tool-name">{tool_name}</span><span class="tool-state">{if running { "running" } else { "done" }}</span></li>
-                    }).collect_view()}
-                </ul>
-                {move || has_text.get().then(|| view! { <TraceText row index/> })}
-            })}
-        </details>
+fn trace(row: &Row<'_>, part: usize, call: &ToolCall, child: &ChildTrace) -> Draft {
+    let settled = call.state.is_settled();
+    let (folded, unfolded) = row.fold(part, Folding::Trace);
+    let mut details = element("details", &[("class", "fold trace"), ("data-testid", "trace")])
+        .key(Key::Name("trace"))
+        .on("toggle", folded)
+        .with(element("summary", &[]).text(if settled { "What the other agent did" } else { "The other agent is at work…" }));
+    if !settled {
+        // Open while there is something to watch.
+        details = details.mounted(Action::Unfold);
     }
-}
-
-#[component]
-fn TraceText(row: Row, index: usize) -> impl IntoView {
-    let host = NodeRef::<html::Div>::new();
-    show_markdown(host, move |show| {
-        row.message.with(|message| {
-            let done = message.execution_status.is_none_or(ExecutionStatus::is_final);
-            if let Some(trace) =
-                message.content.get(index).and_then(|part| part.as_tool_call()).and_then(|call| call.child_trace.as_ref())
-            {
-                show(&trace.text, done);
-            }
-        });
+    if !unfolded {
+        return details;
+    }
+    let thoughts = (!child.reasoning_segments.is_empty()).then(|| {
+        let thoughts = child.reasoning_segments.iter().map(|it| element("p", &[("class", "thought")]).text(it.clone()).done());
+        element("details", &[("class", "fold reasoning")])
+            .with(element("summary", &[]).text("Its reasoning"))
+            .children(thoughts.collect())
     });
-    view! { <div class="prose" node_ref=host></div> }
+    let steps = child.steps.iter().map(|ChildStep { tool_name, running, .. }| {
+        element("li", &[])
+            .with(element("span", &[("class", "tool-name")]).text(tool_name.clone()))
+            .with(element("span", &[("class", "tool-state")]).text(if *running { "running" } else { "done" }))
+            .done()
+    });
+    details = details.with_some(thoughts).with(element("ul", &[("class", "steps")]).children(steps.collect()));
+    if child.text.is_empty() { details } else { details.child(row.prose(part)) }
 }
