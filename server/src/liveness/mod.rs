@@ -57,7 +57,7 @@ pub trait Liveness: Send + Sync {
     /// Waits until there may be a process that [`Liveness::known`] did not name before.
     async fn arrivals(&self);
 
-    /// Whether `process` is dead. Does not wait.
+    /// Whether `process` is known to be dead. Does not wait: `None` may also mean that it cannot be told yet.
     ///
     /// # Errors
     /// The lock cannot be looked at.

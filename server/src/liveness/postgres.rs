@@ -4,7 +4,8 @@
 //! server gives a session's locks up when its connection goes. The connection that holds the claim also listens for new processes.
 //!
 //! A claim outlives a connection where nobody took this process for dead meanwhile, as when the server itself was restarted: those
-//! who wait lost their connections too, and give it [`GRACE`] to claim anew.
+//! who wait lost their connections too, and give it [`GRACE`] to claim anew. So do those who come only then: the locks of a server
+//! that is younger than that say nothing yet.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,14 +27,16 @@ use crate::{
 
 /// Where new processes are announced.
 const CHANNEL: &str = "turnfast_processes";
-/// How long those who wait for a lock and lost their own connection let its owner take it again.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long the owner of a lock that the server lost has for taking it again.
+const GRACE: Duration = Duration::from_secs(5);
 /// Pause between attempts to connect.
 const RECONNECT: Duration = Duration::from_millis(100);
 /// Pause between attempts to have the own lock back.
 const RECLAIM: Duration = Duration::from_millis(50);
 /// How long connecting and what is done at once after it may take.
 const ANSWER: Duration = Duration::from_secs(5);
+/// The same for taking the own lock again: several attempts fit into [`GRACE`].
+const RECLAIM_ANSWER: Duration = Duration::from_secs(2);
 
 /// One advisory lock per process.
 #[derive(Clone, Debug)]
@@ -87,7 +90,8 @@ impl PostgresLocks {
     /// Takes the lock again after its connection broke. `None`: others took this process for dead.
     async fn reclaim(&self, process: ProcessId) -> Option<PgListener> {
         loop {
-            let pause = match self.try_reclaim(process).await {
+            let attempt = tokio::time::timeout(RECLAIM_ANSWER, self.try_reclaim(process)).await;
+            let pause = match attempt.unwrap_or_else(|_elapsed| Err(no_answer(RECLAIM_ANSWER))) {
                 Ok(Reclaimed::Held(listener)) => return Some(listener),
                 Ok(Reclaimed::Lost) => return None,
                 Ok(Reclaimed::Taken) => RECLAIM,
@@ -148,8 +152,13 @@ impl PostgresLocks {
 
     /// Waits for the lock of `process` after `grace`.
     async fn wait(&self, process: ProcessId, grace: Duration) -> Result<PgConnection, StoreError> {
-        let mut connection = within(async { Ok(PgConnection::connect_with(&self.options).await?) }).await?;
-        tokio::time::sleep(grace).await;
+        let (mut connection, rest) = within(async {
+            let mut connection = PgConnection::connect_with(&self.options).await?;
+            let rest = rest_of_grace(&mut connection).await?;
+            Ok((connection, rest))
+        })
+        .await?;
+        tokio::time::sleep(grace.max(rest)).await;
         sqlx::query("SELECT pg_advisory_lock_shared($1)").bind(lock_of(process)).execute(&mut connection).await?;
         Ok(connection)
     }
@@ -204,12 +213,14 @@ impl Liveness for PostgresLocks {
     async fn is_dead(&self, process: ProcessId) -> Result<Option<Death>, StoreError> {
         within(async {
             let mut connection = PgConnection::connect_with(&self.options).await?;
-            let (dead,): (bool,) = sqlx::query_as("SELECT pg_try_advisory_lock_shared($1)")
-                .bind(lock_of(process))
-                .fetch_one(&mut connection)
-                .await?;
-            if dead {
-                return Ok(Some(Death(Some(Box::new(connection)))));
+            if rest_of_grace(&mut connection).await?.is_zero() {
+                let (dead,): (bool,) = sqlx::query_as("SELECT pg_try_advisory_lock_shared($1)")
+                    .bind(lock_of(process))
+                    .fetch_one(&mut connection)
+                    .await?;
+                if dead {
+                    return Ok(Some(Death(Some(Box::new(connection)))));
+                }
             }
             // How the connection ends does not matter: it holds nothing.
             let _ = connection.close().await;
@@ -239,15 +250,26 @@ impl Liveness for PostgresLocks {
     }
 }
 
+/// How much of [`GRACE`] is left since the server started.
+async fn rest_of_grace(connection: &mut PgConnection) -> Result<Duration, sqlx::Error> {
+    let (age,): (f64,) = sqlx::query_as("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8")
+        .fetch_one(connection)
+        .await?;
+    // A clock that was set back makes it negative: then the whole of it is left.
+    Ok(GRACE.saturating_sub(Duration::try_from_secs_f64(age).unwrap_or_default()))
+}
+
 /// The lock of a process: the random half of its id.
 fn lock_of(process: ProcessId) -> i64 {
     process.0.as_u64_pair().1.cast_signed()
 }
 
 async fn within<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    tokio::time::timeout(ANSWER, work)
-        .await
-        .unwrap_or_else(|_elapsed| Err(StoreError::Unavailable(format!("no answer within {} s", ANSWER.as_secs()))))
+    tokio::time::timeout(ANSWER, work).await.unwrap_or_else(|_elapsed| Err(no_answer(ANSWER)))
+}
+
+fn no_answer(within: Duration) -> StoreError {
+    StoreError::Unavailable(format!("no answer within {} s", within.as_secs()))
 }
 
 #[cfg(test)]
