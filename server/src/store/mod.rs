@@ -50,6 +50,7 @@ impl<S: TurnStore + AuthStore> Store for S {}
 
 /// The database that a configuration names.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them")]
 pub enum Database {
     /// A file in the data folder.
     Sqlite(SqliteStore),
