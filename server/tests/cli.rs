@@ -259,9 +259,9 @@ fn a_record_moves_to_postgres_and_back_while_no_server_runs() {
     let house = House::new();
     let url = turnfast_test_postgres::database().unwrap();
     house.run(&["copy", "--from", "sqlite:nowhere.db", "--to", &url]).fails(1, "no database nowhere.db");
-    house.run(&["user", "add", "ada"]).ok();
     let here = "sqlite:turnfast-data/turnfast.db";
     let server = Server::start(&house, &[]);
+    house.run(&["user", "add", "ada"]).ok();
     house.run(&["copy", "--from", here, "--to", &url]).fails(1, "stop it first");
     drop(server);
     house.run(&["copy", "--from", here, "--to", &url]).ok();
