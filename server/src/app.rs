@@ -72,6 +72,7 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`] says what to do about it.
 pub async fn serve(config: Config) -> Result<(), ServeError> {
+    raise_open_files();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let signals = stream::poll_fn(move |context| {
@@ -82,6 +83,13 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         }
     });
     serve_until(config, announce, signals).await
+}
+
+/// Every open tab holds a connection, and many systems give a process 1,024 files until it asks for more.
+fn raise_open_files() {
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::warn!(%error, "the limit of open files stays as it is: every open tab takes one");
+    }
 }
 
 fn announce(listening: SocketAddr, sign_in: Option<&str>) {

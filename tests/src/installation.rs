@@ -302,6 +302,14 @@ impl Server {
         self.process.ended().await
     }
 
+    /// Memory that it holds, in bytes.
+    ///
+    /// # Errors
+    /// It has ended, or the system does not say.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        self.process.resident_bytes()
+    }
+
     /// Its log is not shown when it ends: for a program whose output is not a test's.
     pub fn hush(&mut self) {
         self.process.hush();

@@ -84,6 +84,18 @@ impl Process {
         Ok(())
     }
 
+    /// Memory that it holds (`VmRSS`), in bytes.
+    ///
+    /// # Errors
+    /// It has ended, or the system does not say (it must be Linux).
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let id = self.child.id().context("it has ended already")?;
+        let status = fs::read_to_string(format!("/proc/{id}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("the system does not say VmRSS")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib * 1_024)
+    }
+
     /// Waits until it has ended by itself.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use turnfast_shared::ids::Slug;
 
 use super::{
     Agent, BUILT_IN_TOOLS, Config, DEFAULT_DATA_DIR, EngineKind, EnvValue, FIRST_USER, Gateway, Limits, McpServer, McpTransport,
-    Project, Provider, Role, Schedule, Secret, SecretSource, Server, cron,
+    Project, Provider, RESERVED_PROJECT_IDS, Role, Schedule, Secret, SecretSource, Server, cron,
     fields::{At, Fields, Source},
     is_user_name,
 };
@@ -379,6 +379,9 @@ impl Reader<'_, '_> {
     }
 
     fn project(&mut self, fields: &mut Fields<'_>, id: Option<Slug>) -> Option<Project> {
+        if let Some(id) = id.as_ref().filter(|id| RESERVED_PROJECT_IDS.contains(&id.as_str())) {
+            self.source.wrong(fields.at, format!("a project cannot be called `{id}`: the paths below /{id} are the API's"));
+        }
         let name = self.name(fields, id.as_ref());
         let mut members = BTreeMap::new();
         if let Some(table) = fields.table(self.source, "members") {

@@ -23,6 +23,9 @@ pub const DEFAULT_DATA_DIR: &str = "./turnfast-data";
 /// The user that a server without users starts with, and the admin of the project that it starts with.
 pub const FIRST_USER: &str = "admin";
 
+/// What no project may be called: the page of an agent is at `/{project}/{agent}`, and these first segments are the API's.
+pub const RESERVED_PROJECT_IDS: [&str; 6] = ["projects", "auth", "push", "healthz", "readyz", "metrics"];
+
 /// The tools that every native agent may be given by name.
 pub const BUILT_IN_TOOLS: [&str; 3] = ["clock", "ask_user", "delegate"];
 
@@ -166,12 +169,27 @@ impl Config {
                 secret(format!("`{name}` of MCP server `{}`", server.id), Some(source));
             }
         }
+        if self.server.metrics_listen.is_some() {
+            warnings.push("`metrics_listen`: this version has no metrics".to_owned());
+        }
         for agent in &self.agents {
             let missing: &[(&str, bool)] = match agent.engine {
                 EngineKind::Native => &[("provider", agent.provider.is_none()), ("model", agent.model.is_none())],
                 EngineKind::Openclaw => &[("gateway", agent.gateway.is_none())],
                 EngineKind::Demo => &[],
             };
+            if agent.engine == EngineKind::Openclaw {
+                warnings.push(format!(
+                    "agent `{}` of project `{}` cannot run: this version does not speak to OpenClaw Gateways",
+                    agent.id, agent.project
+                ));
+            }
+            if !agent.schedules.is_empty() {
+                warnings.push(format!(
+                    "schedules of agent `{}` of project `{}`: this version does not run them",
+                    agent.id, agent.project
+                ));
+            }
             for (key, _) in missing.iter().filter(|(_, missing)| *missing) {
                 warnings.push(format!("agent `{}` of project `{}` cannot run: it has no `{key}`", agent.id, agent.project));
             }

@@ -32,10 +32,10 @@ use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::problem::ApiError;
-use crate::app::App;
+use crate::{app::App, config::RESERVED_PROJECT_IDS};
 
-/// First segments of paths that belong to the API: an unknown path below one is a problem answer, not the page.
-const API: [&str; 7] = ["projects", "auth", "push", "healthz", "readyz", "openapi.json", "metrics"];
+/// A path of the API beside those below [`RESERVED_PROJECT_IDS`]. An unknown path below one of them is a problem answer, not the page.
+const DOCUMENT: &str = "openapi.json";
 
 /// The routes of the API, each with its documentation. A route comes in through `routes!` or not at all.
 fn routes() -> OpenApiRouter<Arc<App>> {
@@ -80,7 +80,11 @@ async fn method_not_allowed() -> ApiError {
 
 async fn unknown_api_path(uri: Uri, request: axum::extract::Request, next: axum::middleware::Next) -> Response {
     let first = uri.path().trim_start_matches('/').split('/').next().unwrap_or_default();
-    if API.contains(&first) { ApiError::not_found().into_response() } else { next.run(request).await }
+    if first == DOCUMENT || RESERVED_PROJECT_IDS.contains(&first) {
+        ApiError::not_found().into_response()
+    } else {
+        next.run(request).await
+    }
 }
 
 fn panicked(_panic: Box<dyn Any + Send>) -> Response {

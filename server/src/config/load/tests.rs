@@ -227,12 +227,15 @@ fn secrets_are_listed_and_never_shown() {
 #[test]
 fn what_will_not_work_is_a_warning() {
     let warnings = read(FULL).unwrap().warnings();
-    let expected = ["gateway `home`", "`OTHER_KEY` of MCP server `files`"];
-    assert_eq!(warnings, expected.map(|owner| format!("{owner} has no secret: nothing found at env:ABSENT")));
+    let without_secret = ["gateway `home`", "`OTHER_KEY` of MCP server `files`"];
+    assert_eq!(warnings[..2], without_secret.map(|owner| format!("{owner} has no secret: nothing found at env:ABSENT")));
+    for (said, word) in warnings[2..].iter().zip(["metrics_listen", "schedules"]) {
+        assert!(said.contains(word) && said.contains("this version"), "{said}");
+    }
     let lacking =
         "[[agents]]\nproject = \"demo\"\nid = \"n\"\n[[agents]]\nproject = \"demo\"\nid = \"o\"\nengine = \"openclaw\"\n";
     let warnings = read(lacking).unwrap().warnings();
-    assert_eq!(warnings.len(), 3, "{warnings:?}");
+    assert_eq!(warnings.len(), 4, "{warnings:?}");
 }
 
 #[test]
@@ -284,6 +287,7 @@ fn every_mistake_is_said_with_its_line() {
         ("[[projects]]\nid = \"p\"\nmembers = { \"a b\" = \"admin\" }", "3: `members`: a user's name takes"),
         ("[[projects]]\nid = \"p\"\nmembers = [\"ada\"]", "3: `members` of [[projects]] `p` takes a table"),
         ("[[projects]]\nid = \"p\"\n[[projects]]\nid = \"p\"", "3: a second project `p`"),
+        ("[[projects]]\nid = \"push\"", "1: a project cannot be called `push`"),
         ("[[agents]]\nid = \"a\"", "1: [[agents]] `a` needs `project`"),
         ("[[agents]]\nid = \"a\"\nproject = \"x\"", "3: there is no project `x`"),
     ] {

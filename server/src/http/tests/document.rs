@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use turnfast_shared::ids::Slug;
+
 use super::*;
 
 fn document() -> Value {
@@ -24,6 +26,16 @@ fn the_document_is_the_one_checked_in() {
          the difference, and commit it: it is what clients see.",
         differs.unwrap_or_else(|| checked_in.lines().count().min(text.lines().count())) + 1
     );
+}
+
+/// The page of an agent is at `/{project}/{agent}`.
+#[test]
+fn no_project_can_hide_behind_a_route() {
+    let document = document();
+    for path in document["paths"].as_object().unwrap().keys() {
+        let first = path.split('/').nth(1).unwrap();
+        assert!(first.parse::<Slug>().is_err() || crate::config::RESERVED_PROJECT_IDS.contains(&first), "{path}");
+    }
 }
 
 #[tokio::test]
