@@ -4,6 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=migrations");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     // Cargo marks the root of its target folder with this file.
     let target = out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()).unwrap_or(&out);

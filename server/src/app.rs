@@ -1,6 +1,6 @@
 //! Puts the parts together, serves, and takes them apart again.
 //!
-//! Start: database, dead processes' executions ended, listener, ready line. Stop, in two phases: open streams end and new turns are
+//! Start: database, dead processes' executions recovered, listener, ready line. Stop, in two phases: open streams end and new turns are
 //! refused at once; running turns get the drain deadline, then end `interrupted`.
 
 use std::{io, io::Write as _, net::SocketAddr, sync::Arc, task::Poll};
@@ -17,9 +17,9 @@ use crate::{
     auth::{Auth, link_url},
     config::Config,
     http,
-    relay::Hub,
-    store::{Store, StoreError, sqlite::SqliteStore},
-    turns::Turns,
+    relay::{Hub, Relay},
+    store::{Database, Store, StoreError},
+    turns::{self, Turns},
 };
 
 /// What handlers work with.
@@ -27,7 +27,7 @@ pub struct App {
     /// The configuration.
     pub config: Config,
     /// Projects, agents, engines.
-    pub catalog: Catalog,
+    pub catalog: Arc<Catalog>,
     /// Who someone is.
     pub auth: Auth,
     /// The record.
@@ -112,21 +112,36 @@ pub async fn serve_until(
     ready: impl FnOnce(SocketAddr, Option<&str>),
     mut signals: impl Stream<Item = ()> + Unpin,
 ) -> Result<(), ServeError> {
-    config.create_data_dir().map_err(|error| ServeError::DataFolder { path: config.data_dir.display().to_string(), error })?;
-    let sqlite = SqliteStore::open(&config.sqlite_path()).await?;
-    let store: Arc<dyn Store> = Arc::new(sqlite.clone());
+    if config.database_url.is_none() {
+        let unusable = |error| ServeError::DataFolder { path: config.data_dir.display().to_string(), error };
+        config.create_data_dir().map_err(unusable)?;
+    }
+    let database = Database::open(&config).await?;
+    let store = database.store();
     let hub = Arc::new(Hub::default());
-    let locks = config.data_dir.join("processes");
-    let turns = Turns::start(store.clone(), hub.clone(), locks, config.limits.max_running_turns_per_user).await?;
-    let auth = Auth::new(Arc::new(sqlite.clone()));
+    let relay = Arc::new(match &database {
+        Database::Sqlite(_) => Relay::local(hub.clone()),
+        Database::Postgres(postgres) => Relay::postgres(hub.clone(), postgres),
+    });
+    let catalog = Arc::new(Catalog::new(&config));
+    let continuable = catalog.clone();
+    let turns = Turns::start(turns::Parts {
+        store: store.clone(),
+        relay: relay.clone(),
+        liveness: database.locks()?,
+        continuable: Box::new(move |project, agent| continuable.agent(project, agent)?.engine_to_continue()),
+        max_running_per_user: config.limits.max_running_turns_per_user,
+    })
+    .await?;
+    let auth = Auth::new(store.clone());
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let bound = listener.local_addr()?;
 
     let app = Arc::new(App {
-        catalog: Catalog::new(&config),
+        catalog,
         auth,
-        store,
+        store: store.clone(),
         turns: turns.clone(),
         hub,
         streams: CancellationToken::new(),
@@ -172,7 +187,8 @@ pub async fn serve_until(
     if let Ok(Ok(served)) = tokio::time::timeout(std::time::Duration::from_secs(2), serving).await {
         served?;
     }
-    turns.release();
-    sqlite.close().await;
+    turns.release().await;
+    relay.close().await;
+    store.close().await;
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! | [`http`] | routes, extractors, problem answers, SSE | SQL |
 //! | [`turns`] | admission, the registry, the writer, Stop, recovery | HTTP, SQL |
 //! | [`store`] | what is recorded | who asks |
+//! | [`liveness`] | which processes live | what they do |
 //! | [`relay`] | who is told that a thread changed | content |
 //! | [`agents`] | engines, models, tools | the record |
 //! | [`auth`] | users, sessions, tokens, scopes | turns |
@@ -18,6 +19,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod http;
+pub mod liveness;
 pub mod redact;
 pub mod relay;
 pub mod store;

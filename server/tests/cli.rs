@@ -238,16 +238,39 @@ fn what_is_written_is_private() {
 }
 
 #[test]
-fn other_databases_are_refused_without_their_password() {
+fn a_database_that_cannot_be_used_is_named_without_its_password() {
     let house = House::new();
-    for arguments in [&["serve"][..], &["migrate"], &["backup", "x"], &["user", "list"]] {
-        let arguments = [arguments, &["--database-url", "postgres://ada:hunter2@localhost/turnfast"]].concat();
-        let run = house.run(&arguments).fails(1, "SQLite only");
+    // Nobody listens on port 1.
+    let url = "postgres://ada:hunter2@127.0.0.1:1/turnfast";
+    for arguments in [&["serve"][..], &["migrate"], &["user", "list"]] {
+        let run = house.run(&[arguments, &["--database-url", url]].concat()).fails(1, "cannot connect to 127.0.0.1:1");
         assert!(!run.err.contains("hunter2"), "{run:?}");
     }
+    house.run(&["backup", "x", "--database-url", url]).fails(1, "pg_dump");
     let run = house.run(&["migrate", "--database-url", "mysql://ada:hunter2@localhost"]).fails(1, "postgres://");
     assert!(!run.err.contains("hunter2"), "{run:?}");
+    let run = house.run(&["copy", "--from", url, "--to", "mysql://ada:hunter2@localhost"]).fails(1, "sqlite:FILE");
+    assert!(!run.err.contains("hunter2"), "{run:?}");
     assert!(!house.path().join("turnfast-data").exists());
+}
+
+#[test]
+fn a_record_moves_to_postgres_and_back_while_no_server_runs() {
+    let house = House::new();
+    let url = turnfast_test_postgres::database().unwrap();
+    house.run(&["copy", "--from", "sqlite:nowhere.db", "--to", &url]).fails(1, "no database nowhere.db");
+    let here = "sqlite:turnfast-data/turnfast.db";
+    let server = Server::start(&house, &[]);
+    house.run(&["user", "add", "ada"]).ok();
+    house.run(&["copy", "--from", here, "--to", &url]).fails(1, "stop it first");
+    drop(server);
+    house.run(&["copy", "--from", here, "--to", &url]).ok();
+    house.run(&["copy", "--from", here, "--to", &url]).fails(1, "must be empty");
+    assert!(house.run(&["user", "list", "--database-url", &url]).ok().contains("ada"));
+    house.run(&["copy", "--from", &url, "--to", "sqlite:back.db"]).ok();
+    fs::create_dir(house.path().join("back")).unwrap();
+    fs::rename(house.path().join("back.db"), house.path().join("back/turnfast.db")).unwrap();
+    assert!(house.run(&["user", "list", "--data-dir", "back"]).ok().contains("ada"));
 }
 
 #[test]

@@ -149,7 +149,18 @@ impl Client {
                 }
                 let newer_than = snapshot.revision;
                 last = Some(snapshot);
-                while push.update().await?.is_none_or(|update| update.thread_id != thread || update.revision <= newer_than) {}
+                loop {
+                    match push.next().await? {
+                        PushEvent::AgentExecutionUpdated(update)
+                            if update.thread_id == thread && update.revision > newer_than =>
+                        {
+                            break;
+                        }
+                        // Anything may have changed.
+                        PushEvent::Connected => break,
+                        PushEvent::AgentExecutionUpdated(_) | PushEvent::Ping => {}
+                    }
+                }
             }
         })
         .await;

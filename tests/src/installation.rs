@@ -28,6 +28,8 @@ pub const MCP_TOKEN: &str = "a-token-for-the-mcp-server";
 pub struct Installation {
     folder: TempDir,
     config: Option<PathBuf>,
+    /// Without one, SQLite in the data folder.
+    database_url: Option<String>,
 }
 
 impl Installation {
@@ -36,7 +38,7 @@ impl Installation {
     /// # Errors
     /// No folder is to be had.
     pub fn empty() -> Result<Self> {
-        Ok(Self { folder: tempfile::tempdir()?, config: None })
+        Ok(Self { folder: tempfile::tempdir()?, config: None, database_url: None })
     }
 
     /// One with `config` as its configuration file.
@@ -47,12 +49,12 @@ impl Installation {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("turnfast.toml");
         fs::write(&path, config)?;
-        Ok(Self { folder, config: Some(path) })
+        Ok(Self { folder, config: Some(path), database_url: None })
     }
 
     /// One with project `demo`, in which `alice` is admin, `bob` member and `vera` viewer, and the agents `demo` (the demo agent),
-    /// `assistant` (on `provider`, with all built-in tools), `careful` (which asks before it looks at the clock), `incomplete` (which
-    /// lacks everything) and `impatient` (soon tired of a silent provider).
+    /// `assistant` (on `provider`, with all built-in tools), `steady` (which goes on after a crash), `careful` (which asks before it
+    /// looks at the clock), `incomplete` (which lacks everything) and `impatient` (soon tired of a silent provider).
     ///
     /// # Errors
     /// The file cannot be written.
@@ -130,9 +132,26 @@ engine = "native"
 provider = "impatient"
 model = "test-model"
 
+[[agents]]
+project = "demo"
+id = "steady"
+name = "Steady"
+engine = "native"
+provider = "test"
+model = "test-model"
+tools = ["clock", "ask_user"]
+continue_interrupted = true
+
 {more}
 "#
         ))
+    }
+
+    /// The same on the PostgreSQL database at `url`.
+    #[must_use]
+    pub fn on_postgres(mut self, url: String) -> Self {
+        self.database_url = Some(url);
+        self
     }
 
     /// The configuration file.
@@ -159,6 +178,9 @@ model = "test-model"
         command.args(args).arg("--data-dir").arg(self.data_dir());
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);
+        }
+        if let Some(url) = &self.database_url {
+            command.arg("--database-url").arg(url);
         }
         command
             .env("TURNFAST_TEST_PROVIDER_KEY", PROVIDER_KEY)

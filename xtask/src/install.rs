@@ -1,6 +1,6 @@
 //! What the tests need beside cargo, installed from the distribution's packages where that may be done.
 
-use std::{path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use anyhow::{Result, bail};
 
@@ -49,6 +49,19 @@ pub(crate) fn python() -> Result<()> {
         return Ok(());
     }
     packages("install Python 3 with venv (Debian: apt-get install python3 python3-venv)", &["python3", "python3-venv"])
+}
+
+/// Makes sure that there are the programs of a PostgreSQL server. The tests start their own; none need run.
+///
+/// # Errors
+/// They are missing and cannot be installed; the message says what to install.
+pub(crate) fn postgres() -> Result<()> {
+    // Debian keeps them off the PATH, one folder per version.
+    let mut versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    if on_path("initdb") || versions.any(|version| version.path().join("bin/initdb").is_file()) {
+        return Ok(());
+    }
+    packages("install the PostgreSQL server (Debian: apt-get install postgresql)", &["postgresql"])
 }
 
 /// Installs packages of the distribution where that may be done; else says what is `wanted`.

@@ -88,6 +88,7 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         tally.check("format", || run(repo.cargo(["fmt", "--all", "--check"])));
     }
     tally.check("browser and driver", install::browser);
+    tally.check("PostgreSQL", install::postgres);
     tally.check("web app", || web::build(repo));
     if all {
         tally.check("page size", || match size::check(repo)? {

@@ -36,6 +36,12 @@ impl Entry {
             Err(missing) => Err(missing),
         }
     }
+
+    /// What goes on with the agent's turns after the death of their process, where it is to and can.
+    #[must_use]
+    pub fn engine_to_continue(&self) -> Option<Arc<dyn Engine>> {
+        if self.agent.continue_interrupted { self.engine().ok() } else { None }
+    }
 }
 
 /// All projects and agents. Built once; it does not change while the server runs.

@@ -3,26 +3,83 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{config::Overrides, store::sqlite::SqliteStore};
+use crate::{
+    config::Overrides,
+    store::{Store, memory::MemoryStore, postgres::PostgresStore, sqlite::SqliteStore},
+};
 
 const HOUR: Millis = 60 * 60 * 1_000;
 const DAY: Millis = 24 * HOUR;
 
-/// The real store and a clock that stands still until it is told to go on.
+/// The store that a test runs over.
+#[derive(Clone, Copy)]
+enum On {
+    Memory,
+    Sqlite,
+    Postgres,
+}
+
+/// Makes a test of each function for each store.
+macro_rules! over_every_store {
+    ($($name:ident)*) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::On::Memory).await;
+            })*
+        }
+
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::On::Sqlite).await;
+            })*
+        }
+
+        mod postgres {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::On::Postgres).await;
+            })*
+        }
+    };
+}
+
+over_every_store! {
+    only_an_enabled_user_with_the_right_password_gets_in
+    a_session_ends_thirty_days_after_its_last_use
+    a_use_prolongs_a_session_at_most_once_an_hour
+    logging_out_ends_that_session_alone
+    a_new_password_ends_what_the_old_one_began
+    attempts_run_out_for_the_right_password_too
+    a_link_works_once_and_for_a_day
+    two_who_redeem_one_link_at_once_get_one_session
+    a_token_is_refused_once_it_is_expired_or_revoked_or_its_user_disabled
+    a_token_has_its_scopes_of_those_that_its_user_has
+    a_name_is_taken_once
+    the_first_start_leads_in_until_somebody_has_been_in
+    a_start_gives_no_way_in_where_there_is_another
+}
+
+/// A real store and a clock that stands still until it is told to go on.
 struct House {
     auth: Auth,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     now: Arc<AtomicI64>,
     _folder: TempDir,
 }
 
 impl House {
-    async fn build() -> Self {
+    async fn build(on: On) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Arc::new(SqliteStore::open(&folder.path().join("turnfast.db")).await.unwrap());
+        let store: Arc<dyn Store> = match on {
+            On::Memory => Arc::new(MemoryStore::default()),
+            On::Sqlite => Arc::new(SqliteStore::open(&folder.path().join("turnfast.db")).await.unwrap()),
+            On::Postgres => Arc::new(PostgresStore::open(&turnfast_test_postgres::database().unwrap()).await.unwrap()),
+        };
         let now = Arc::new(AtomicI64::new(1_700_000_000_000));
         let clock = Arc::clone(&now);
-        let auth = Auth::with_clock(Arc::<SqliteStore>::clone(&store), Arc::new(move || clock.load(Ordering::SeqCst)));
+        let auth = Auth::with_clock(store.clone(), Arc::new(move || clock.load(Ordering::SeqCst)));
         Self { auth, store, now, _folder: folder }
     }
 
@@ -45,9 +102,8 @@ fn secret(text: &str) -> Secret {
     Secret::new(text.to_owned())
 }
 
-#[tokio::test]
-async fn only_an_enabled_user_with_the_right_password_gets_in() {
-    let house = House::build().await;
+async fn only_an_enabled_user_with_the_right_password_gets_in(on: On) {
+    let house = House::build(on).await;
     let ada = house.user("ada", Some("correct horse")).await;
     house.user("link-only", None).await;
     for (name, password) in [("ada", "wrong"), ("ada", ""), ("Ada", "correct horse"), ("nobody", "x"), ("link-only", "")] {
@@ -68,9 +124,8 @@ async fn only_an_enabled_user_with_the_right_password_gets_in() {
     assert!(house.auth.login("ada", secret("correct horse"), None).await.is_ok());
 }
 
-#[tokio::test]
-async fn a_session_ends_thirty_days_after_its_last_use() {
-    let house = House::build().await;
+async fn a_session_ends_thirty_days_after_its_last_use(on: On) {
+    let house = House::build(on).await;
     house.user("ada", Some("pw")).await;
     let used = house.auth.login("ada", secret("pw"), None).await.unwrap().session;
     let unused = house.auth.login("ada", secret("pw"), None).await.unwrap().session;
@@ -83,9 +138,8 @@ async fn a_session_ends_thirty_days_after_its_last_use() {
     assert!(!house.is_in(&used).await);
 }
 
-#[tokio::test]
-async fn a_use_prolongs_a_session_at_most_once_an_hour() {
-    let house = House::build().await;
+async fn a_use_prolongs_a_session_at_most_once_an_hour(on: On) {
+    let house = House::build(on).await;
     house.user("ada", Some("pw")).await;
     let session = house.auth.login("ada", secret("pw"), None).await.unwrap().session;
     let begun = house.now.load(Ordering::SeqCst);
@@ -101,9 +155,8 @@ async fn a_use_prolongs_a_session_at_most_once_an_hour() {
     assert_eq!(ends().await, SESSION + HOUR + 1);
 }
 
-#[tokio::test]
-async fn logging_out_ends_that_session_alone() {
-    let house = House::build().await;
+async fn logging_out_ends_that_session_alone(on: On) {
+    let house = House::build(on).await;
     house.user("ada", Some("pw")).await;
     let one = house.auth.login("ada", secret("pw"), None).await.unwrap().session;
     let other = house.auth.login("ada", secret("pw"), None).await.unwrap().session;
@@ -113,9 +166,8 @@ async fn logging_out_ends_that_session_alone() {
     assert!(house.is_in(&other).await);
 }
 
-#[tokio::test]
-async fn a_new_password_ends_what_the_old_one_began() {
-    let house = House::build().await;
+async fn a_new_password_ends_what_the_old_one_began(on: On) {
+    let house = House::build(on).await;
     let ada = house.user("ada", Some("old")).await;
     let session = house.auth.login("ada", secret("old"), None).await.unwrap().session;
     let link = house.auth.create_link(ada.id).await.unwrap();
@@ -126,9 +178,8 @@ async fn a_new_password_ends_what_the_old_one_began() {
     assert!(house.auth.login("ada", secret("new"), None).await.is_ok());
 }
 
-#[tokio::test]
-async fn attempts_run_out_for_the_right_password_too() {
-    let house = House::build().await;
+async fn attempts_run_out_for_the_right_password_too(on: On) {
+    let house = House::build(on).await;
     house.user("ada", Some("pw")).await;
     for _ in 0..10 {
         assert!(matches!(house.auth.login("ada", secret("no"), None).await, Err(LoginError::Wrong)));
@@ -139,9 +190,8 @@ async fn attempts_run_out_for_the_right_password_too() {
     assert!(house.auth.login("ada", secret("pw"), None).await.is_ok());
 }
 
-#[tokio::test]
-async fn a_link_works_once_and_for_a_day() {
-    let house = House::build().await;
+async fn a_link_works_once_and_for_a_day(on: On) {
+    let house = House::build(on).await;
     let ada = house.user("ada", None).await;
     let replaced = house.auth.create_link(ada.id).await.unwrap();
     let link = house.auth.create_link(ada.id).await.unwrap();
@@ -161,9 +211,8 @@ async fn a_link_works_once_and_for_a_day() {
     assert!(house.auth.redeem_link(shut.expose()).await.unwrap().is_none());
 }
 
-#[tokio::test]
-async fn two_who_redeem_one_link_at_once_get_one_session() {
-    let house = House::build().await;
+async fn two_who_redeem_one_link_at_once_get_one_session(on: On) {
+    let house = House::build(on).await;
     let ada = house.user("ada", None).await;
     let link = house.auth.create_link(ada.id).await.unwrap();
     let redeem = || house.auth.redeem_link(link.expose());
@@ -172,9 +221,8 @@ async fn two_who_redeem_one_link_at_once_get_one_session() {
     assert_eq!(winners, 1);
 }
 
-#[tokio::test]
-async fn a_token_is_refused_once_it_is_expired_or_revoked_or_its_user_disabled() {
-    let house = House::build().await;
+async fn a_token_is_refused_once_it_is_expired_or_revoked_or_its_user_disabled(on: On) {
+    let house = House::build(on).await;
     let ada = house.user("ada", None).await;
     let for_ever = house.auth.create_token(&ada, None, None).await.unwrap();
     let for_a_day = house.auth.create_token(&ada, None, Some(DAY)).await.unwrap();
@@ -204,9 +252,8 @@ async fn a_token_is_refused_once_it_is_expired_or_revoked_or_its_user_disabled()
     assert!(!house.store.revoke_token(Uuid::nil(), 1).await.unwrap());
 }
 
-#[tokio::test]
-async fn a_token_has_its_scopes_of_those_that_its_user_has() {
-    let house = House::build().await;
+async fn a_token_has_its_scopes_of_those_that_its_user_has(on: On) {
+    let house = House::build(on).await;
     let config = Config::load(&Overrides::default()).unwrap();
     let admin = house.user("admin", None).await;
     let limit = Scopes::from_iter([Scope::AgentRead]);
@@ -217,17 +264,15 @@ async fn a_token_has_its_scopes_of_those_that_its_user_has() {
     assert_eq!(caller.admit(&config, "demo", Scope::AgentExecute).unwrap_err(), Denied::MissingScope(Scope::AgentExecute));
 }
 
-#[tokio::test]
-async fn a_name_is_taken_once() {
-    let house = House::build().await;
+async fn a_name_is_taken_once(on: On) {
+    let house = House::build(on).await;
     house.user("ada", None).await;
     assert_eq!(house.auth.add_user("ada", None).await.unwrap(), None);
     assert_eq!(house.store.users().await.unwrap().len(), 1);
 }
 
-#[tokio::test]
-async fn the_first_start_leads_in_until_somebody_has_been_in() {
-    let house = House::build().await;
+async fn the_first_start_leads_in_until_somebody_has_been_in(on: On) {
+    let house = House::build(on).await;
     let config = Config::load(&Overrides::default()).unwrap();
     assert_eq!(house.auth.unknown_members(&config).await.unwrap(), BTreeSet::from(["admin".to_owned()]));
     let lost = house.auth.first_sign_in().await.unwrap().unwrap();
@@ -238,17 +283,16 @@ async fn the_first_start_leads_in_until_somebody_has_been_in() {
     assert!(house.auth.first_sign_in().await.unwrap().is_none());
 }
 
-#[tokio::test]
-async fn a_start_gives_no_way_in_where_there_is_another() {
-    let with_password = House::build().await;
+async fn a_start_gives_no_way_in_where_there_is_another(on: On) {
+    let with_password = House::build(on).await;
     with_password.user(FIRST_USER, Some("pw")).await;
     assert!(with_password.auth.first_sign_in().await.unwrap().is_none());
 
-    let of_others = House::build().await;
+    let of_others = House::build(on).await;
     of_others.user("ada", None).await;
     assert!(of_others.auth.first_sign_in().await.unwrap().is_none());
 
-    let disabled = House::build().await;
+    let disabled = House::build(on).await;
     let first = disabled.user(FIRST_USER, None).await;
     disabled.store.set_disabled(first.id, true).await.unwrap();
     assert!(disabled.auth.first_sign_in().await.unwrap().is_none());
@@ -256,7 +300,7 @@ async fn a_start_gives_no_way_in_where_there_is_another() {
 
 #[tokio::test]
 async fn no_secret_is_recorded() {
-    let house = House::build().await;
+    let house = House::build(On::Sqlite).await;
     let ada = house.user("ada", Some("correct horse")).await;
     let session = house.auth.login("ada", secret("correct horse"), None).await.unwrap().session;
     let link = house.auth.create_link(ada.id).await.unwrap();

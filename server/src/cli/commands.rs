@@ -9,41 +9,32 @@ use std::{
 
 use turnfast_shared::Millis;
 
-use super::{Failure, Token, User, note};
+use super::{
+    Failure, Token, User, note,
+    values::{self, Place},
+};
 use crate::{
     auth::{self, Auth, Scopes, link_url, password},
     clock,
     config::{Config, Secret},
-    store::{AuthStore as _, auth as record, sqlite::SqliteStore},
+    store::{Database, Store, auth as record, copy, postgres::PostgresStore, sqlite::SqliteStore},
 };
 
 /// Longest password, in bytes.
 const MAX_PASSWORD: u64 = 1_024;
 
-/// Only SQLite is there to store in.
-pub(super) fn refuse_postgres(config: &Config) -> Result<(), Failure> {
-    match config.database_url {
-        None => Ok(()),
-        Some(_) => Err(Failure::new(
-            "the database URL names PostgreSQL, and this build stores in SQLite only; leave the URL out for SQLite in the data folder",
-        )),
+async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+    if config.database_url.is_none() {
+        let folder = config.data_dir.display();
+        config.create_data_dir().map_err(|error| Failure::new(format!("the data folder {folder} cannot be used: {error}")))?;
     }
-}
-
-async fn open(config: &Config) -> Result<Arc<SqliteStore>, Failure> {
-    refuse_postgres(config)?;
-    let folder = config.data_dir.display();
-    config.create_data_dir().map_err(|error| Failure::new(format!("the data folder {folder} cannot be used: {error}")))?;
-    Ok(Arc::new(SqliteStore::open(&config.sqlite_path()).await?))
+    Ok(Database::open(config).await?.store())
 }
 
 /// `check`, of a configuration that has no mistakes.
 pub(super) fn check(config: &Config, file: Option<&Path>) -> String {
     for warning in config.warnings() {
         note(&format!("warning: {warning}"));
-    }
-    if let Err(failure) = refuse_postgres(config) {
-        note(&format!("warning: {failure}"));
     }
     let (projects, agents) = (config.projects.len(), config.agents.len());
     let what = file.map_or_else(|| "no configuration file, the defaults".to_owned(), |file| file.display().to_string());
@@ -53,21 +44,66 @@ pub(super) fn check(config: &Config, file: Option<&Path>) -> String {
 /// `migrate`.
 pub(super) async fn migrate(config: &Config) -> Result<String, Failure> {
     open(config).await?.close().await;
-    Ok(format!("{} is up to date\n", config.sqlite_path().display()))
+    Ok(match config.database_url {
+        None => format!("{} is up to date\n", config.sqlite_path().display()),
+        Some(_) => "the database is up to date\n".to_owned(),
+    })
 }
 
 /// `backup`.
 pub(super) async fn backup(config: &Config, to: &Path) -> Result<String, Failure> {
-    refuse_postgres(config)?;
+    if config.database_url.is_some() {
+        return Err(Failure::new(
+            "PostgreSQL has its own tool for a consistent copy, also while servers run: pg_dump --format=custom --file=FILE URL; \
+             pg_restore brings it back",
+        ));
+    }
     let from = config.sqlite_path();
     if !from.exists() {
         return Err(Failure::new(format!("there is no database {} to back up; is --data-dir right?", from.display())));
     }
-    let store = open(config).await?;
+    let store = SqliteStore::open(&from).await?;
     let done = store.backup(to).await;
     store.close().await;
     done.map_err(|error| Failure::new(format!("no backup was written: {error}")))?;
     Ok(format!("{}\n", to.display()))
+}
+
+/// `copy`.
+pub(super) async fn copy(from: &Secret, to: &Secret) -> Result<String, Failure> {
+    let place = |text| values::place(text).ok_or_else(|| Failure::new("a database to copy is sqlite:FILE or postgres://…"));
+    let (from, to) = (place(from)?, place(to)?);
+    if let Place::Sqlite(file) = &from
+        && !file.exists()
+    {
+        return Err(Failure::new(format!("there is no database {}", file.display())));
+    }
+    let from = at(&from).await?;
+    refuse_while_served(&from).await?;
+    let to = at(&to).await?;
+    let copied = copy::copy(from.copyable(), to.copyable()).await;
+    from.store().close().await;
+    to.store().close().await;
+    let threads = copied.map_err(|error| Failure::new(format!("not copied: {error}")))?;
+    Ok(format!("copied all users and {threads} threads\n"))
+}
+
+async fn at(place: &Place) -> Result<Database, Failure> {
+    Ok(match place {
+        Place::Sqlite(file) => Database::Sqlite(SqliteStore::open(file).await?),
+        Place::Postgres(url) => Database::Postgres(PostgresStore::open(url.expose()).await?),
+    })
+}
+
+/// What a server writes while the record is copied would be missing, or half there.
+async fn refuse_while_served(database: &Database) -> Result<(), Failure> {
+    let locks = database.locks()?;
+    for process in locks.known().await? {
+        if locks.is_dead(process).await?.is_none() {
+            return Err(Failure::new("a server runs on the database that is to be copied; stop it first"));
+        }
+    }
+    Ok(())
 }
 
 /// `user …`.
@@ -78,15 +114,15 @@ pub(super) async fn user(config: &Config, command: User) -> Result<String, Failu
         _ => None,
     };
     let store = open(config).await?;
-    let auth = Auth::new(Arc::<SqliteStore>::clone(&store));
+    let auth = Auth::new(store.clone());
     let output = match command {
         User::Add { name, .. } => add(config, &auth, &name, hash).await,
-        User::List => list_users(config, &store).await,
-        User::Disable { name } => switch(&store, &name, true).await,
-        User::Enable { name } => switch(&store, &name, false).await,
-        User::Link { name } => link(config, &auth, &store, &name).await,
+        User::List => list_users(config, &*store).await,
+        User::Disable { name } => switch(&*store, &name, true).await,
+        User::Enable { name } => switch(&*store, &name, false).await,
+        User::Link { name } => link(config, &auth, &*store, &name).await,
         User::Password { name } => {
-            let user = find(&store, &name).await?;
+            let user = find(&*store, &name).await?;
             store.set_password_hash(user.id, hash.unwrap_or_default()).await?;
             Ok(String::new())
         }
@@ -106,7 +142,7 @@ async fn add(config: &Config, auth: &Auth, name: &str, hash: Option<String>) -> 
     if needs_link { Ok(show_link(config, &auth.create_link(id).await?)) } else { Ok(String::new()) }
 }
 
-async fn link(config: &Config, auth: &Auth, store: &SqliteStore, name: &str) -> Result<String, Failure> {
+async fn link(config: &Config, auth: &Auth, store: &dyn Store, name: &str) -> Result<String, Failure> {
     let user = find_enabled(store, name).await?;
     Ok(show_link(config, &auth.create_link(user.id).await?))
 }
@@ -122,18 +158,18 @@ fn show_link(config: &Config, link: &Secret) -> String {
     format!("{}\n", link_url(&config.base_url(listen), link))
 }
 
-async fn switch(store: &SqliteStore, name: &str, disabled: bool) -> Result<String, Failure> {
+async fn switch(store: &dyn Store, name: &str, disabled: bool) -> Result<String, Failure> {
     let user = find(store, name).await?;
     store.set_disabled(user.id, disabled).await?;
     Ok(String::new())
 }
 
-async fn find(store: &SqliteStore, name: &str) -> Result<record::User, Failure> {
+async fn find(store: &dyn Store, name: &str) -> Result<record::User, Failure> {
     let user = store.user_named(name).await?;
     user.ok_or_else(|| Failure::new(format!("there is no user `{name}`; `turnfast user list` shows who there is")))
 }
 
-async fn find_enabled(store: &SqliteStore, name: &str) -> Result<record::User, Failure> {
+async fn find_enabled(store: &dyn Store, name: &str) -> Result<record::User, Failure> {
     let user = find(store, name).await?;
     if user.disabled {
         return Err(Failure::new(format!("`{name}` is disabled; `turnfast user enable {name}` first")));
@@ -141,7 +177,7 @@ async fn find_enabled(store: &SqliteStore, name: &str) -> Result<record::User, F
     Ok(user)
 }
 
-async fn list_users(config: &Config, store: &SqliteStore) -> Result<String, Failure> {
+async fn list_users(config: &Config, store: &dyn Store) -> Result<String, Failure> {
     let mut rows = vec![["NAME", "STATE", "PASSWORD", "LAST SIGN-IN", "PROJECTS"].map(str::to_owned)];
     for user in store.users().await? {
         let projects = config.projects.iter().filter(|project| project.members.contains_key(&user.name));
@@ -162,12 +198,12 @@ pub(super) async fn token(config: &Config, command: Token) -> Result<String, Fai
     let store = open(config).await?;
     let output = match command {
         Token::Create { user, scopes, expires } => {
-            let auth = Auth::new(Arc::<SqliteStore>::clone(&store));
-            let user = find_enabled(&store, &user).await?;
+            let auth = Auth::new(store.clone());
+            let user = find_enabled(&*store, &user).await?;
             let scopes = scopes.map(Scopes::from_iter);
             Ok(format!("{}\n", auth.create_token(&user, scopes, expires).await?.expose()))
         }
-        Token::List => list_tokens(&store).await,
+        Token::List => list_tokens(&*store).await,
         Token::Revoke { id } if store.revoke_token(id, clock::now()).await? => Ok(String::new()),
         Token::Revoke { id } => Err(Failure::new(format!("there is no token {id}; `turnfast token list` shows which there are"))),
     };
@@ -175,7 +211,7 @@ pub(super) async fn token(config: &Config, command: Token) -> Result<String, Fai
     output
 }
 
-async fn list_tokens(store: &SqliteStore) -> Result<String, Failure> {
+async fn list_tokens(store: &dyn Store) -> Result<String, Failure> {
     let now = clock::now();
     let mut rows = vec![["ID", "USER", "STATE", "SCOPES", "CREATED", "EXPIRES"].map(str::to_owned)];
     for token in store.tokens().await? {

@@ -71,6 +71,15 @@ enum Command {
         /// The file to write; it must not exist
         to: PathBuf,
     },
+    /// Copy everything into another, empty database, as from SQLite to PostgreSQL. No server may run on the first one
+    Copy {
+        /// The database to copy: sqlite:FILE or postgres://…
+        #[arg(long, env = "TURNFAST_FROM", hide_env_values = true, value_name = "DATABASE", value_parser = values::secret)]
+        from: Secret,
+        /// The database to copy to: sqlite:FILE or postgres://…
+        #[arg(long, env = "TURNFAST_TO", hide_env_values = true, value_name = "DATABASE", value_parser = values::secret)]
+        to: Secret,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -200,7 +209,6 @@ fn run(cli: Cli) -> Result<String, Failure> {
         match command {
             Command::Check => Ok(commands::check(&config, file.as_deref())),
             Command::Serve { .. } => {
-                commands::refuse_postgres(&config)?;
                 crate::app::serve(config).await?;
                 Ok(String::new())
             }
@@ -208,6 +216,7 @@ fn run(cli: Cli) -> Result<String, Failure> {
             Command::Token(command) => commands::token(&config, command).await,
             Command::Migrate => commands::migrate(&config).await,
             Command::Backup { to } => commands::backup(&config, &to).await,
+            Command::Copy { from, to } => commands::copy(&from, &to).await,
         }
     })
 }

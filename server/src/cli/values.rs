@@ -1,6 +1,6 @@
 //! Values of options.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, path::PathBuf};
 
 use turnfast_shared::Millis;
 
@@ -18,6 +18,25 @@ pub(super) fn user_name(text: &str) -> Result<String, String> {
 /// A value that is not shown.
 pub(super) fn secret(text: &str) -> Result<Secret, Infallible> {
     Ok(Secret::new(text.to_owned()))
+}
+
+/// A database by itself, without a configuration.
+pub(super) enum Place {
+    /// A file.
+    Sqlite(PathBuf),
+    /// A server.
+    Postgres(Secret),
+}
+
+/// `sqlite:FILE` or `postgres://…`. Not a parser of the command line, which would repeat what is wrong: it may hold a password.
+pub(super) fn place(text: &Secret) -> Option<Place> {
+    match text.expose().strip_prefix("sqlite:") {
+        Some(file) => (!file.is_empty()).then(|| Place::Sqlite(file.into())),
+        None => ["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| text.expose().starts_with(scheme))
+            .then(|| Place::Postgres(text.clone())),
+    }
 }
 
 /// A time such as `30d`: a number and one of s, m, h, d, w.

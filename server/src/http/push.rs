@@ -9,7 +9,11 @@ use tokio::time::{Instant, Interval, interval_at};
 use turnfast_shared::{api::PushEvent, limits::KEEP_ALIVE_SECONDS};
 
 use super::{problem::ApiError, sse};
-use crate::{app::App, auth::Caller, relay::Follower};
+use crate::{
+    app::App,
+    auth::Caller,
+    relay::{Follower, Told},
+};
 
 /// Reconnects are spread over this range of milliseconds, so that a restart does not bring every browser back at once.
 const RETRY_MS: std::ops::Range<u32> = 1_000..4_000;
@@ -58,11 +62,15 @@ async fn next(mut state: Following) -> Option<(Bytes, Following)> {
             }
             put(&mut out, &PushEvent::Ping)?;
         }
-        changes = state.follower.changed() => {
-            for change in changes? {
-                put(&mut out, &PushEvent::AgentExecutionUpdated(change))?;
+        told = state.follower.changed() => match told? {
+            Told::Changed(changes) => {
+                for change in changes {
+                    put(&mut out, &PushEvent::AgentExecutionUpdated(change))?;
+                }
             }
-        }
+            // As after a connection that broke: whoever sees it reads again.
+            Told::Everything => put(&mut out, &PushEvent::Connected)?,
+        },
     }
     Some((out.into(), state))
 }

@@ -1,220 +1,88 @@
-//! Who is told that a thread changed. Carries ids, never content: who is told reads.
+//! Who is told that a thread changed, in this process and in others. Carries ids, never content: who is told reads.
 //!
-//! A [`Follower`] is one `/push` connection. Its memory is bounded by the number of threads that changed since it last looked,
-//! and by [`PENDING_MAX`]: updates of one thread replace each other, so the newest is never lost.
+//! What it carries are hints. The record has what it says, and whoever may have missed something reads again; so a relay that is down
+//! delays, and loses nothing.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
-};
+mod hub;
+mod postgres;
 
-use tokio::sync::Notify;
+use std::sync::Arc;
+
 use turnfast_shared::{
     api::ExecutionUpdated,
-    ids::{ThreadId, UserId},
+    ids::{ExecutionId, UserId},
 };
 
-/// Threads that may wait for one follower. Beyond it the connection is cut: whoever lags that far reads everything again.
-pub const PENDING_MAX: usize = 1_024;
+pub use hub::{Follower, Hub, PENDING_MAX, Told};
 
-/// Threads whose newest told revision is remembered. Forgetting costs no more than a notification that comes out of order.
-const NEWEST_MAX: usize = 4_096;
+use self::postgres::Post;
+use crate::store::{StoreError, postgres::PostgresStore};
 
-/// The followers of this process.
-#[derive(Debug, Default)]
-pub struct Hub {
-    state: Mutex<State>,
+/// What the relay brings to this process beside notifications for its followers.
+#[async_trait::async_trait]
+pub trait Ears: Send + Sync {
+    /// An execution was asked to stop; it may run here.
+    fn cancel(&self, execution: ExecutionId);
+
+    /// Requests to stop may have been lost: the record knows of all.
+    async fn look_for_wishes(&self);
 }
 
-#[derive(Debug, Default)]
-struct State {
-    followers: HashMap<UserId, Vec<Weak<Slot>>>,
-    /// Two tasks may commit in one order and tell in the other: what was told before a newer revision is merged into that.
-    newest: HashMap<ThreadId, u64>,
+/// The way to everyone who follows.
+pub struct Relay {
+    hub: Arc<Hub>,
+    /// To the other processes, where there can be any.
+    post: Option<Arc<Post>>,
 }
 
-impl State {
-    /// Whether `update` is news: not older than what was told of its thread.
-    fn is_news(&mut self, update: &ExecutionUpdated) -> bool {
-        // Revision 1 begins a thread: one of that id may have been there before, and was deleted.
-        let newest = self.newest.get(&update.thread_id).filter(|_| update.revision > 1);
-        if newest.is_some_and(|newest| *newest > update.revision) {
-            return false;
-        }
-        if self.newest.len() >= NEWEST_MAX {
-            self.newest.clear();
-        }
-        self.newest.insert(update.thread_id, update.revision);
-        true
-    }
-}
-
-#[derive(Debug, Default)]
-struct Slot {
-    pending: Mutex<Pending>,
-    wake: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Pending {
-    updates: HashMap<ThreadId, ExecutionUpdated>,
-    overflowed: bool,
-}
-
-/// One `/push` connection's place in the [`Hub`]. Dropping it unsubscribes.
-#[derive(Debug)]
-pub struct Follower {
-    slot: Arc<Slot>,
-}
-
-impl Hub {
-    /// Subscribes to what happens in a user's threads from now on.
-    pub fn follow(&self, user: UserId) -> Follower {
-        let slot = Arc::new(Slot::default());
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.followers.retain(|_, slots| {
-            slots.retain(|slot| slot.strong_count() > 0);
-            !slots.is_empty()
-        });
-        state.followers.entry(user).or_default().push(Arc::downgrade(&slot));
-        Follower { slot }
+impl Relay {
+    /// A relay within this process.
+    #[must_use]
+    pub fn local(hub: Arc<Hub>) -> Self {
+        Self { hub, post: None }
     }
 
-    /// Tells the owner's connections that a thread changed. Call it after the commit.
+    /// A relay between all processes that use the database of `store`.
+    #[must_use]
+    pub fn postgres(hub: Arc<Hub>, store: &PostgresStore) -> Self {
+        Self { hub, post: Some(Post::start(store)) }
+    }
+
+    /// Brings what other processes send to the followers here and to `ears`, from now on and until [`Relay::close`].
+    ///
+    /// # Errors
+    /// The database does not answer. Later it may: what was missed is read again.
+    pub async fn listen(&self, ears: Arc<dyn Ears>) -> Result<(), StoreError> {
+        match &self.post {
+            None => Ok(()),
+            Some(post) => post.listen(self.hub.clone(), ears).await,
+        }
+    }
+
+    /// Tells the owner's connections, at every process, that a thread changed. Call it after the commit.
     pub fn updated(&self, owner: UserId, update: &ExecutionUpdated) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if !state.is_news(update) {
-            return;
-        }
-        let Some(slots) = state.followers.get_mut(&owner) else { return };
-        slots.retain(|slot| match slot.upgrade() {
-            Some(slot) => {
-                slot.put(update);
-                true
-            }
-            None => false,
-        });
-        if slots.is_empty() {
-            state.followers.remove(&owner);
-        }
-    }
-}
-
-impl Slot {
-    fn put(&self, update: &ExecutionUpdated) {
-        let mut guard = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let pending = &mut *guard;
-        let waiting = pending.updates.len();
-        match pending.updates.get_mut(&update.thread_id) {
-            // Two writers may report out of order; a reader must not be told of an older revision last.
-            Some(known) if known.revision >= update.revision => {}
-            Some(known) => known.clone_from(update),
-            None if waiting >= PENDING_MAX => {
-                pending.updates = HashMap::new();
-                pending.overflowed = true;
-            }
-            None => {
-                pending.updates.insert(update.thread_id, update.clone());
-            }
-        }
-        drop(guard);
-        self.wake.notify_one();
-    }
-}
-
-impl Follower {
-    /// Waits until threads changed, and takes what is known of them, one entry per thread. `None`: too much was missed; the
-    /// connection is to be closed.
-    pub async fn changed(&mut self) -> Option<Vec<ExecutionUpdated>> {
-        loop {
-            {
-                let mut pending = self.slot.pending.lock().unwrap_or_else(PoisonError::into_inner);
-                if pending.overflowed {
-                    return None;
-                }
-                if !pending.updates.is_empty() {
-                    // The map is given up with its capacity: an idle follower keeps no memory of a busy past.
-                    return Some(std::mem::take(&mut pending.updates).into_values().collect());
-                }
-            }
-            // A permit is stored when an update comes between the look and the wait.
-            self.slot.wake.notified().await;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures::FutureExt;
-    use uuid::Uuid;
-
-    use super::*;
-
-    fn update(thread: u128, revision: u64) -> ExecutionUpdated {
-        ExecutionUpdated {
-            project_id: "demo".parse().unwrap(),
-            agent_id: "assistant".parse().unwrap(),
-            thread_id: Uuid::from_u128(thread).into(),
-            execution_id: None,
-            revision,
+        self.hub.updated(owner, update);
+        if let Some(post) = &self.post {
+            post.updated(owner, update);
         }
     }
 
-    fn user(n: u128) -> UserId {
-        Uuid::from_u128(n).into()
-    }
-
-    #[tokio::test]
-    async fn updates_of_one_thread_merge_and_the_newest_wins() {
-        let hub = Hub::default();
-        let mut follower = hub.follow(user(1));
-        for revision in [2, 4, 3] {
-            hub.updated(user(1), &update(7, revision));
+    /// Tells whichever process runs it that an execution is to stop. Call it after the commit of the wish.
+    pub fn cancel(&self, execution: ExecutionId) {
+        if let Some(post) = &self.post {
+            post.cancel(execution);
         }
-        hub.updated(user(1), &update(8, 1));
-        let mut seen: Vec<_> = follower.changed().await.unwrap().into_iter().map(|u| (u.thread_id, u.revision)).collect();
-        seen.sort_unstable();
-        assert_eq!(seen, [(Uuid::from_u128(7).into(), 4), (Uuid::from_u128(8).into(), 1)]);
-        assert!(follower.changed().now_or_never().is_none(), "nothing is told twice");
     }
 
-    #[tokio::test]
-    async fn every_connection_of_the_owner_is_told_and_nobody_else() {
-        let hub = Hub::default();
-        let (mut first, mut second, mut stranger) = (hub.follow(user(1)), hub.follow(user(1)), hub.follow(user(2)));
-        hub.updated(user(1), &update(7, 1));
-        assert_eq!(first.changed().await.unwrap().len(), 1);
-        assert_eq!(second.changed().await.unwrap().len(), 1);
-        assert!(stranger.changed().now_or_never().is_none());
+    /// Tells the followers of this process that notifications may have been lost.
+    pub fn everything(&self) {
+        self.hub.everything();
     }
 
-    #[tokio::test]
-    async fn a_follower_that_never_looks_is_cut_and_costs_no_memory() {
-        let hub = Hub::default();
-        let mut follower = hub.follow(user(1));
-        for thread in 0..=PENDING_MAX as u128 {
-            hub.updated(user(1), &update(thread, 1));
+    /// Sends what is not sent yet, within a moment, and ends.
+    pub async fn close(&self) {
+        if let Some(post) = &self.post {
+            post.close().await;
         }
-        assert_eq!(follower.changed().await, None);
-    }
-
-    #[tokio::test]
-    async fn a_dropped_follower_leaves_no_trace() {
-        let hub = Hub::default();
-        drop(hub.follow(user(1)));
-        hub.updated(user(1), &update(7, 1));
-        assert!(hub.state.lock().unwrap().followers.is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_notification_that_comes_late_is_merged_into_the_newer_one() {
-        let hub = Hub::default();
-        let mut follower = hub.follow(user(1));
-        hub.updated(user(1), &update(7, 3));
-        assert_eq!(follower.changed().await.unwrap()[0].revision, 3);
-        hub.updated(user(1), &update(7, 2));
-        assert!(follower.changed().now_or_never().is_none(), "revisions only rise");
-        hub.updated(user(1), &update(7, 1));
-        assert_eq!(follower.changed().await.unwrap()[0].revision, 1, "a thread that begins anew under the same id");
     }
 }

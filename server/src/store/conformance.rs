@@ -1,6 +1,7 @@
 //! What every [`Store`] must do, whatever database is below. One macro makes a test of each function here for one store.
+//! Those about users and sign-in are in [`crate::auth`]'s tests, which run over every store too.
 
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
 use turnfast_shared::{
     ExecutionStatus, Message, Part, Role,
@@ -10,10 +11,44 @@ use turnfast_shared::{
 };
 use uuid::Uuid;
 
-use super::{Store, turns::*};
+use super::{
+    Store,
+    auth::{Digest, NewSession, NewUser, Token},
+    turns::*,
+};
 
-/// Makes `#[tokio::test]`s of the named functions of this module. `$open` gives a fresh store and whatever keeps it alive.
+/// Makes a `#[tokio::test]` of each function of this module. `$open` gives a fresh store and whatever keeps it alive.
 macro_rules! conformance {
+    ($open:expr) => {
+        $crate::store::conformance::conformance! { $open =>
+            an_accepted_turn_shows_before_any_output
+            a_thread_is_found_only_under_its_whole_key
+            a_thread_runs_one_turn_at_a_time
+            of_racing_submits_one_wins
+            a_message_is_accepted_once
+            a_user_runs_a_bounded_number_of_turns
+            open_text_is_read_back_as_it_was_written
+            a_late_or_foreign_write_is_refused_and_changes_nothing
+            a_group_of_flushes_is_one_commit
+            an_end_is_final
+            a_partial_read_merges_to_the_full_one
+            a_stop_is_recorded_and_names_one_execution
+            a_suspension_waits_and_holds_the_thread
+            an_answer_resumes_the_same_message
+            of_racing_answers_one_wins
+            a_stop_ends_a_suspension_whichever_came_first
+            a_stop_wins_over_an_interruption
+            a_suspended_turn_is_cancelled_once
+            a_suspension_expires_after_its_time
+            orphans_are_found_by_their_process
+            threads_are_listed_newest_first_in_pages
+            threads_are_renamed_and_deleted
+            attachments_come_and_go_with_their_thread
+            dropped_callers_leave_nothing_half_done
+            a_dead_process_is_succeeded_once
+            wishes_to_stop_are_found
+        }
+    };
     ($open:expr => $($name:ident)*) => {
         $(#[tokio::test]
         async fn $name() {
@@ -561,6 +596,67 @@ pub(crate) async fn orphans_are_found_by_their_process(store: S) {
     );
     assert_eq!(orphans[0].parts, [Part::Text { text: "half a".to_owned() }]);
     assert_eq!(orphans[0].key, key(1));
+    assert_eq!((orphans[0].message, orphans[0].continuations, orphans[0].answers.len()), (answer(1), 0, 0));
+}
+
+/// The successor of a dead process's execution: the same message, a new execution, once, and not against a Stop.
+pub(crate) async fn a_dead_process_is_succeeded_once(store: S) {
+    accept(&store, key(1), 1).await;
+    suspend(&store, key(1), 1, vec![approval("c1", 1)]).await;
+    store.admit_resume(resume(1, "c1", 2)).await.unwrap();
+    write(&store, Flush { parts: vec![text_write(1, 0, "half a")], ..flush_of(key(1), 2) }).await;
+    let before = read(&store, &key(1)).await;
+    let continuation = |new, by| Continuation {
+        orphan: execution(2),
+        dead: process(1),
+        key: key(1),
+        execution: execution(new),
+        process: process(by),
+        at: 70,
+    };
+    let races = (3..9).map(|n| {
+        tokio::spawn({
+            let (store, continuation) = (store.clone(), continuation(n, n));
+            async move { (n, store.continue_orphan(continuation).await.unwrap()) }
+        })
+    });
+    let mut winners = Vec::new();
+    for race in races.collect::<Vec<_>>() {
+        match race.await.unwrap() {
+            (n, ContinueOutcome::Continued { revision }) => winners.push((n, revision)),
+            (_, outcome) => assert_eq!(outcome, ContinueOutcome::Fenced),
+        }
+    }
+    let [(winner, revision)] = winners[..] else { panic!("{winners:?}") };
+    let after = read(&store, &key(1)).await;
+    assert_eq!((revision, after.0), (before.0 + 1, before.0 + 1));
+    assert_eq!(after.1[1].content, before.1[1].content, "what was written stays");
+    assert_eq!(after.1[1].execution_id, Some(execution(winner)));
+    assert_eq!(after.1[1].execution_status, Some(ExecutionStatus::Running));
+    assert_eq!(write(&store, flush_of(key(1), 2)).await, FlushOutcome::Fenced, "the dead process is out");
+    let orphans = store.orphans(process(winner)).await.unwrap();
+    assert_eq!((orphans.len(), orphans[0].execution, orphans[0].continuations), (1, execution(winner), 1));
+    let answered = ("c1".to_owned(), ResumeData::Approval { approved: true, reason: None });
+    assert_eq!(orphans[0].answers, [answered]);
+
+    store.request_stop(&key(1), execution(winner), 80).await.unwrap();
+    let again = Continuation { orphan: execution(winner), dead: process(winner), ..continuation(20, 20) };
+    assert_eq!(store.continue_orphan(again).await.unwrap(), ContinueOutcome::StopRequested);
+    assert_eq!(store.orphans(process(winner)).await.unwrap().len(), 1, "left to be cancelled");
+}
+
+/// Stops that were asked for are found by the process that runs the executions.
+pub(crate) async fn wishes_to_stop_are_found(store: S) {
+    for n in 1..=3 {
+        accept(&store, key(n), n).await;
+    }
+    for n in [1, 2] {
+        store.request_stop(&key(n), execution(n), 5).await.unwrap();
+    }
+    finish(&store, key(2), 2).await;
+    assert_eq!(store.stop_wishes((1..=9).map(execution).collect()).await.unwrap(), [execution(1)]);
+    assert_eq!(store.stop_wishes(vec![execution(3)]).await.unwrap(), []);
+    assert_eq!(store.stop_wishes(Vec::new()).await.unwrap(), []);
 }
 
 async fn accept_by(store: &S, key: ThreadKey, n: u128, process: ProcessId) {
@@ -658,11 +754,9 @@ pub(crate) async fn dropped_callers_leave_nothing_half_done(store: S) {
         let mut admit = Box::pin(store.admit(turn(key(n), n)));
         // Polled a different number of times each, then dropped.
         for _ in 0..n % 5 {
-            std::future::poll_fn(|context| {
-                let _ = Future::poll(admit.as_mut(), context);
-                std::task::Poll::Ready(())
-            })
-            .await;
+            if futures::poll!(admit.as_mut()).is_ready() {
+                break;
+            }
             tokio::task::yield_now().await;
         }
     }
@@ -671,4 +765,92 @@ pub(crate) async fn dropped_callers_leave_nothing_half_done(store: S) {
         let there = store.snapshot(&key(n), None).await.unwrap();
         assert!(there.is_none_or(|snapshot| snapshot.messages.len() == 2), "all or nothing");
     }
+}
+
+/// Fills a store with threads in every state: ended, running, suspended, resumed, renamed, with attachments and odd text; and users.
+pub(crate) async fn busy_record(store: S) {
+    let people = [("ada", user(1), Some("hash")), ("bob \u{1f980}", user(2), None)];
+    for (name, id, hash) in people {
+        let new = NewUser { id, name: name.to_owned(), password_hash: hash.map(str::to_owned), created_at: 3 };
+        assert!(store.add_user(new).await.unwrap());
+    }
+    store.begin_session(user(1), NewSession { digest: Digest([1; 32]), now: 5, expires_at: 50 }).await.unwrap();
+    store.put_link(user(2), Digest([2; 32]), 60).await.unwrap();
+    let token = Token {
+        id: Uuid::from_u128(5),
+        user: user(1),
+        name: "ada".to_owned(),
+        scopes: Some("agent:read".to_owned()),
+        expires_at: None,
+        revoked_at: None,
+        created_at: 4,
+    };
+    store.add_token(token, Digest([3; 32])).await.unwrap();
+    store.set_disabled(user(2), true).await.unwrap();
+
+    let attachments = vec![Attachment {
+        id: Uuid::from_u128(0x70_001),
+        name: "a \u{202e} name.png".to_owned(),
+        media_type: "image/png".to_owned(),
+        data: vec![0, 255, 10, 13].into(),
+    }];
+    store.admit(NewTurn { attachments, ..turn(key(1), 1) }).await.unwrap();
+    finish(&store, key(1), 1).await;
+    accept(&store, key(1), 2).await;
+    let odd = "quotes \" ' \\ newline \n tab \t emoji \u{1f980} nothing \u{7f}";
+    write(&store, Flush { parts: vec![text_write(0, 0, odd), text_write(0, 1, "more")], ..flush_of(key(1), 2) }).await;
+    store.request_stop(&key(1), execution(2), 9).await.unwrap();
+
+    accept(&store, key(2), 3).await;
+    suspend(&store, key(2), 3, vec![approval("c2", 3), approval("c1", 3)]).await;
+
+    accept(&store, key(3), 4).await;
+    suspend(&store, key(3), 4, vec![approval("c1", 4), approval("c2", 4)]).await;
+    store.admit_resume(NewResume { ..resume(4, "c1", 5) }).await.unwrap();
+
+    accept(&store, key(4), 6).await;
+    let error = ExecutionError { message: "it broke".to_owned(), error_code: None };
+    let failed = End { error: Some(error), ..end(ExecutionStatus::Error, &[Part::Text { text: odd.to_owned() }]) };
+    write(&store, Flush { end: Some(failed), ..flush_of(key(4), 6) }).await;
+    store.rename_thread(&key(4), "renamed".to_owned()).await.unwrap();
+}
+
+/// Another turn in a thread of [`busy_record`] that is free.
+pub(crate) async fn another_turn(store: &dyn Store) {
+    assert!(matches!(store.admit(turn(key(4), 40)).await.unwrap(), Admission::Accepted { .. }));
+}
+
+/// All that can be read of [`busy_record`].
+pub(crate) async fn everything(store: &dyn Store) -> String {
+    use std::fmt::Write as _;
+
+    let mut all = String::new();
+    let k = key(1);
+    let _ = writeln!(all, "{:#?}", store.users().await.unwrap());
+    let _ = writeln!(all, "{:#?}", store.tokens().await.unwrap());
+    let _ = writeln!(all, "{:#?}", store.token(Digest([3; 32]), 9).await.unwrap());
+    let _ = writeln!(all, "{:#?}", store.session(Digest([1; 32]), 9).await.unwrap());
+    let _ = writeln!(all, "{:#?}", store.password_hash("ada").await.unwrap());
+    let _ = writeln!(all, "{:#?}", store.threads(&k.project, &k.agent, k.owner, None, 100).await.unwrap());
+    let _ = writeln!(all, "{:#?}", store.attachment(&k.project, &k.agent, k.owner, Uuid::from_u128(0x70_001)).await.unwrap());
+    for n in 1..=4 {
+        let key = key(n);
+        let _ = writeln!(all, "{:#?}", store.thread(&key).await.unwrap());
+        for since in [None, Some(1), Some(2)] {
+            let snapshot = store.snapshot(&key, since).await.unwrap().unwrap();
+            let _ = writeln!(all, "{} {:?} {:#?}", snapshot.revision, snapshot.active, snapshot.suspensions);
+            for message in snapshot.messages {
+                let _ = writeln!(all, "{:#?}", message.parse().unwrap());
+            }
+        }
+        for message in [1, 2, 3, 4, 6] {
+            if let Ok(input) = store.turn_input(key.thread, answer(message)).await {
+                let _ = writeln!(all, "{input:#?}");
+            }
+        }
+    }
+    let mut orphans = store.orphans(process(1)).await.unwrap();
+    orphans.sort_unstable_by_key(|orphan| orphan.execution);
+    let _ = writeln!(all, "{orphans:#?}");
+    all
 }

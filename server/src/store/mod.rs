@@ -3,11 +3,22 @@
 pub mod auth;
 #[cfg(test)]
 pub(crate) mod conformance;
+pub(crate) mod copy;
+pub mod memory;
+pub mod postgres;
 pub mod sqlite;
 pub mod turns;
 
+use std::sync::Arc;
+
 pub use auth::AuthStore;
 pub use turns::TurnStore;
+
+use self::{postgres::PostgresStore, sqlite::SqliteStore};
+use crate::{
+    config::Config,
+    liveness::{Liveness, LockFiles, PostgresLocks},
+};
 
 /// Why the record could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -36,3 +47,54 @@ impl From<sqlx::Error> for StoreError {
 pub trait Store: TurnStore + AuthStore {}
 
 impl<S: TurnStore + AuthStore> Store for S {}
+
+/// The database that a configuration names.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them")]
+pub enum Database {
+    /// A file in the data folder.
+    Sqlite(SqliteStore),
+    /// A server, shared with other processes.
+    Postgres(PostgresStore),
+}
+
+impl Database {
+    /// Opens it, creates it where it is a file that is missing, and brings its schema up to date. The data folder must exist.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn open(config: &Config) -> Result<Self, StoreError> {
+        Ok(match &config.database_url {
+            None => Self::Sqlite(SqliteStore::open(&config.sqlite_path()).await?),
+            Some(url) => Self::Postgres(PostgresStore::open(url.expose()).await?),
+        })
+    }
+
+    /// The record in it.
+    #[must_use]
+    pub fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Sqlite(store) => Arc::new(store.clone()),
+            Self::Postgres(store) => Arc::new(store.clone()),
+        }
+    }
+
+    /// The same, for a copy.
+    pub(crate) fn copyable(&self) -> &dyn copy::Copyable {
+        match self {
+            Self::Sqlite(store) => store,
+            Self::Postgres(store) => store,
+        }
+    }
+
+    /// The locks of the processes that use it.
+    ///
+    /// # Errors
+    /// The folder for them cannot be created.
+    pub fn locks(&self) -> Result<Arc<dyn Liveness>, StoreError> {
+        Ok(match self {
+            Self::Sqlite(store) => Arc::new(LockFiles::open(&store.folder().join("processes"))?),
+            Self::Postgres(store) => Arc::new(PostgresLocks::new(store)),
+        })
+    }
+}

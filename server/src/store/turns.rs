@@ -272,8 +272,45 @@ pub struct Orphan {
     pub process: ProcessId,
     /// Whether a Stop was asked for.
     pub cancel_requested: bool,
+    /// The assistant message that it wrote.
+    pub message: MessageId,
+    /// How often that message was continued after a death already.
+    pub continuations: u32,
+    /// Answers of people to its suspended calls, by call.
+    pub answers: Vec<(String, ResumeData)>,
     /// What it had written.
     pub parts: Vec<Part>,
+}
+
+/// An execution that goes on in the message of one whose process died.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Continuation {
+    /// The execution that the dead process left `running`.
+    pub orphan: ExecutionId,
+    /// The dead process.
+    pub dead: ProcessId,
+    /// Its thread.
+    pub key: ThreadKey,
+    /// The execution that goes on.
+    pub execution: ExecutionId,
+    /// The process that runs it.
+    pub process: ProcessId,
+    /// Now.
+    pub at: Millis,
+}
+
+/// What became of a [`Continuation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContinueOutcome {
+    /// The new execution is committed.
+    Continued {
+        /// The thread's revision.
+        revision: u64,
+    },
+    /// A Stop was asked for meanwhile: the orphan is as it was, to be ended as cancelled.
+    StopRequested,
+    /// The orphan has ended, or another process has taken it over.
+    Fenced,
 }
 
 /// A message as reads return it. Parts that are settled stay the JSON text that was recorded.
@@ -408,6 +445,12 @@ pub trait TurnStore: Send + Sync {
     /// What `process` left `running`.
     async fn orphans(&self, process: ProcessId) -> Result<Vec<Orphan>, StoreError>;
 
+    /// Goes on where a dead process stopped: the same message, a new execution. Of several processes that try, one wins.
+    async fn continue_orphan(&self, continuation: Continuation) -> Result<ContinueOutcome, StoreError>;
+
+    /// Which of these executions run and were asked to stop.
+    async fn stop_wishes(&self, executions: Vec<ExecutionId>) -> Result<Vec<ExecutionId>, StoreError>;
+
     /// The thread's revision; `None`: not found.
     async fn revision(&self, key: &ThreadKey) -> Result<Option<u64>, StoreError>;
 
@@ -450,4 +493,7 @@ pub trait TurnStore: Send + Sync {
 
     /// Whether the database answers, for `/readyz`.
     async fn ping(&self) -> Result<(), StoreError>;
+
+    /// Waits for the writes that run and closes the database. Nothing may be asked of it afterwards.
+    async fn close(&self);
 }

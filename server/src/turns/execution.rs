@@ -2,7 +2,7 @@
 //!
 //! It runs in a task of its own that no connection owns. It ends in exactly one of these ways, each recorded before the live stream
 //! says so: the engine's stream ends (`success`, or `suspended`), the engine fails (`error`), a Stop (`cancelled`), the server's
-//! shutdown (`interrupted`); or it is fenced, and then writes nothing more.
+//! shutdown (`interrupted`); or it is fenced, or its process lost its claim, and then it writes nothing more.
 
 use std::{panic::AssertUnwindSafe, pin::Pin, sync::LazyLock, time::Duration};
 
@@ -95,7 +95,7 @@ impl Execution {
         let mut flushing = Flushing::new();
         let ending = self.poll_engine(engine, &mut flushing).await;
         let (status, error) = match ending {
-            Ending::GivenUp => return,
+            Ending::GivenUp | Ending::Asked(Reason::ClaimLost) => return,
             Ending::Completed if self.recorder.timeline().suspended().next().is_some() => (ExecutionStatus::Suspended, None),
             Ending::Completed => (ExecutionStatus::Success, None),
             Ending::Failed(error) => {

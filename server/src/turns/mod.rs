@@ -3,8 +3,8 @@
 //! An accepted turn belongs to a task of this module and to its row in the record, never to a connection.
 
 mod execution;
+mod guard;
 pub mod live;
-pub mod liveness;
 mod recordable;
 pub mod recorder;
 pub mod recovery;
@@ -13,17 +13,17 @@ pub mod writer;
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnfast_shared::{
     Event, Message, Part,
     api::{AttachmentId, ExecutionUpdated},
@@ -36,7 +36,6 @@ use uuid::Uuid;
 use self::{
     execution::Execution,
     live::{LiveSink, LiveStream},
-    liveness::Claim,
     recorder::Recorder,
     registry::{Reason, Registered, Registry},
     writer::Writer,
@@ -44,12 +43,13 @@ use self::{
 use crate::{
     agents::{Engine, TurnInput},
     clock,
-    relay::Hub,
+    liveness::{Claim, Liveness},
+    relay::{Ears, Relay},
     store::{
         Store, StoreError,
         turns::{
-            Admission, Attachment, DeleteOutcome, Expired, FlushOutcome, NewResume, NewTurn, ResumeAdmission, RunCancelOutcome,
-            StopOutcome, ThreadChoice, ThreadKey,
+            Admission, Attachment, DeleteOutcome, Expired, NewResume, NewTurn, ResumeAdmission, RunCancelOutcome, StopOutcome,
+            ThreadChoice, ThreadKey,
         },
     },
 };
@@ -138,58 +138,68 @@ pub enum Refused {
     Store(#[from] StoreError),
 }
 
+/// Gives the engine of an agent whose turns go on after the death of their process: `continue_interrupted` of its configuration.
+pub type Continuable = Box<dyn Fn(&Slug, &Slug) -> Option<Arc<dyn Engine>> + Send + Sync>;
+
+/// What turns are run with.
+pub struct Parts {
+    /// The record.
+    pub store: Arc<dyn Store>,
+    /// Who is told of changes.
+    pub relay: Arc<Relay>,
+    /// Who lives.
+    pub liveness: Arc<dyn Liveness>,
+    /// Which agents go on after a crash.
+    pub continuable: Continuable,
+    /// `max_running_turns_per_user`.
+    pub max_running_per_user: u32,
+}
+
 /// The turns of this process.
 pub struct Turns {
     store: Arc<dyn Store>,
-    hub: Arc<Hub>,
+    relay: Arc<Relay>,
+    liveness: Arc<dyn Liveness>,
+    continuable: Continuable,
     writer: Writer,
     registry: Arc<Registry>,
-    process: ProcessId,
-    /// Held until [`Turns::release`].
+    /// Who this process is; `None` while it has lost its claim and has no new one yet, and after [`Turns::release`].
     claim: Mutex<Option<Claim>>,
     /// Executions, and admissions on their way to become some.
     tasks: TaskTracker,
+    /// Cancelled when this process recovers nothing more.
+    guarding: CancellationToken,
     draining: AtomicBool,
     max_running_per_user: u32,
 }
 
 impl Turns {
-    /// Claims a process id in `locks` (the folder that all processes of the database share), ends what dead processes left
-    /// running, and starts the writer. Serve requests only after it.
+    /// Claims a process id, recovers what dead processes left running, starts the writer, listens to other processes and watches
+    /// over them. Serve requests only after it.
     ///
     /// # Errors
-    /// The lock folder cannot be written to, or the database does not answer.
-    pub async fn start(
-        store: Arc<dyn Store>,
-        hub: Arc<Hub>,
-        locks: PathBuf,
-        max_running_per_user: u32,
-    ) -> Result<Arc<Self>, StoreError> {
-        let process = ProcessId::from(Uuid::now_v7());
-        let lock_error = |error: std::io::Error| StoreError::Unavailable(format!("the lock folder {}: {error}", locks.display()));
-        let claim = Claim::acquire(&locks, process).map_err(lock_error)?;
-        for dead in store.running_processes().await? {
-            let Some(taken) = Claim::take_over(&locks, dead).map_err(lock_error)? else { continue };
-            let ended = recovery::recover(&*store, store.orphans(dead).await?, clock::now()).await?;
-            for (flush, outcome) in ended {
-                let FlushOutcome::Written { revision, .. } = outcome else { continue };
-                tracing::warn!(execution = %flush.execution, thread = %flush.key.thread, "ended an execution whose process died");
-                notify(&hub, &flush.key, Some(flush.execution), revision);
-            }
-            taken.release();
-        }
-        let writer = Writer::start(store.clone(), hub.clone());
-        Ok(Arc::new(Self {
+    /// The locks cannot be used, or the database does not answer.
+    pub async fn start(parts: Parts) -> Result<Arc<Self>, StoreError> {
+        let Parts { store, relay, liveness, continuable, max_running_per_user } = parts;
+        let claim = liveness.claim().await?;
+        let lost = claim.lost.clone();
+        let turns = Arc::new(Self {
+            writer: Writer::start(store.clone(), relay.clone()),
             store,
-            hub,
-            writer,
+            relay,
+            liveness,
+            continuable,
             registry: Arc::default(),
-            process,
             claim: Mutex::new(Some(claim)),
             tasks: TaskTracker::new(),
+            guarding: CancellationToken::new(),
             draining: AtomicBool::new(false),
             max_running_per_user,
-        }))
+        });
+        turns.relay.listen(turns.clone()).await?;
+        turns.recover_the_dead().await?;
+        turns.clone().guard(lost);
+        Ok(turns)
     }
 
     /// Accepts a typed message and starts its turn. The stream's first event is `execution-started`.
@@ -244,6 +254,7 @@ impl Turns {
         let execution = ExecutionId::from(Uuid::now_v7());
         let assistant_message = MessageId::from(Uuid::now_v7());
         let registered = self.registry.register(execution);
+        let process = self.process()?;
         let admission = self
             .store
             .admit(NewTurn {
@@ -255,7 +266,7 @@ impl Turns {
                 attachments: submit.attachments,
                 assistant_message,
                 execution,
-                process: self.process,
+                process,
                 max_running: self.max_running_per_user,
                 at: clock::now(),
             })
@@ -269,9 +280,9 @@ impl Turns {
             Admission::TooManyTurns => return Err(Refused::TooManyTurns),
         };
         tracing::info!(%execution, thread = %submit.key.thread, "turn accepted");
-        notify(&self.hub, &submit.key, Some(execution), revision);
+        notify(&self.relay, &submit.key, Some(execution), revision);
         let started = Started { key: submit.key, message: submit.message, assistant_message, answers: Vec::new() };
-        Ok(self.started(execution, registered, started, submit.engine))
+        Ok(self.started(execution, process, registered, started, submit.engine))
     }
 
     async fn admit_resume(
@@ -284,6 +295,7 @@ impl Turns {
         }
         let execution = ExecutionId::from(Uuid::now_v7());
         let registered = self.registry.register(execution);
+        let process = self.process()?;
         let admission = self
             .store
             .admit_resume(NewResume {
@@ -294,7 +306,7 @@ impl Turns {
                 tool_call_id: resume.tool_call_id.clone(),
                 answer: resume.answer.clone(),
                 execution,
-                process: self.process,
+                process,
                 max_running: self.max_running_per_user,
                 at: clock::now(),
             })
@@ -309,15 +321,16 @@ impl Turns {
         };
         let key = ThreadKey { project: resume.project, agent: resume.agent, thread, owner: resume.owner };
         tracing::info!(%execution, %thread, "turn resumed");
-        notify(&self.hub, &key, Some(execution), revision);
+        notify(&self.relay, &key, Some(execution), revision);
         let answers = vec![(resume.tool_call_id, resume.answer)];
         let started = Started { key, message, assistant_message: resume.run.into(), answers };
-        Ok(self.started(execution, registered, started, resume.engine))
+        Ok(self.started(execution, process, registered, started, resume.engine))
     }
 
     fn started(
-        &self,
+        self: &Arc<Self>,
         execution: ExecutionId,
+        process: ProcessId,
         registered: Registered,
         started: Started,
         engine: Arc<dyn Engine>,
@@ -329,9 +342,23 @@ impl Turns {
             message_id: started.message,
             assistant_message_id: started.assistant_message,
         });
-        let accepted =
-            Accepted { execution, process: self.process, started, engine, live, registered, writer: self.writer.clone() };
+        if self.process().ok() != Some(process) {
+            // The claim was lost while the row was being committed: whoever recovered this process may not have seen it.
+            self.clone().bury_again(process);
+        }
+        let accepted = Accepted { execution, process, started, engine, live, registered, writer: self.writer.clone() };
         (accepted, stream)
+    }
+
+    fn claim_slot(&self) -> MutexGuard<'_, Option<Claim>> {
+        self.claim.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who this process is.
+    fn process(&self) -> Result<ProcessId, StoreError> {
+        self.claim_slot().as_ref().map(|claim| claim.process).ok_or_else(|| {
+            StoreError::Unavailable("this process lost its place among the others and is taking a new one".to_owned())
+        })
     }
 
     /// Asks an execution to stop. `Some(true)`: it ran, and the wish is recorded; `Some(false)`: it had ended; `None`: not found.
@@ -343,11 +370,13 @@ impl Turns {
             StopOutcome::NotFound => None,
             StopOutcome::AlreadyEnded => Some(false),
             StopOutcome::Requested => {
-                self.registry.cancel(execution, Reason::Stop);
+                if !self.registry.cancel(execution, Reason::Stop) {
+                    self.relay.cancel(execution);
+                }
                 Some(true)
             }
             StopOutcome::SuspensionEnded { revision } => {
-                notify(&self.hub, key, Some(execution), revision);
+                notify(&self.relay, key, Some(execution), revision);
                 Some(true)
             }
         })
@@ -363,7 +392,7 @@ impl Turns {
             RunCancelOutcome::NotSuspended => Some(false),
             RunCancelOutcome::Cancelled { thread, execution, revision } => {
                 let key = ThreadKey { project: project.clone(), agent: agent.clone(), thread, owner };
-                notify(&self.hub, &key, Some(execution), revision);
+                notify(&self.relay, &key, Some(execution), revision);
                 Some(true)
             }
         })
@@ -389,7 +418,7 @@ impl Turns {
         };
         for Expired { key, execution, revision } in self.store.expire_suspended(before, &error, now).await? {
             tracing::info!(%execution, thread = %key.thread, "ended a turn that nobody answered");
-            notify(&self.hub, &key, Some(execution), revision);
+            notify(&self.relay, &key, Some(execution), revision);
         }
         Ok(())
     }
@@ -400,7 +429,7 @@ impl Turns {
     /// The database does not answer.
     pub async fn rename_thread(&self, key: &ThreadKey, title: String) -> Result<bool, StoreError> {
         let Some(revision) = self.store.rename_thread(key, title).await? else { return Ok(false) };
-        notify(&self.hub, key, None, revision);
+        notify(&self.relay, key, None, revision);
         Ok(true)
     }
 
@@ -413,7 +442,7 @@ impl Turns {
             DeleteOutcome::NotFound => Err(Refused::NotFound),
             DeleteOutcome::TurnRunning { active } => Err(Refused::TurnRunning { active }),
             DeleteOutcome::Deleted { revision } => {
-                notify(&self.hub, key, None, revision);
+                notify(&self.relay, key, None, revision);
                 Ok(())
             }
         }
@@ -432,6 +461,7 @@ impl Turns {
     /// From now on new turns are refused; those that run go on.
     pub fn start_draining(&self) {
         self.draining.store(true, Ordering::Release);
+        self.guarding.cancel();
         self.tasks.close();
     }
 
@@ -448,10 +478,36 @@ impl Turns {
         }
     }
 
-    /// Gives the process's claim up. Only after [`Turns::drain`]; a claim that is not released is taken over by the next start.
-    pub fn release(&self) {
-        if let Some(claim) = self.claim.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            claim.release();
+    /// Gives the process's claim up. Only after [`Turns::drain`].
+    pub async fn release(&self) {
+        self.guarding.cancel();
+        let claim = self.claim_slot().take();
+        if let Some(claim) = claim {
+            self.liveness.release(claim).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Ears for Turns {
+    fn cancel(&self, execution: ExecutionId) {
+        self.registry.cancel(execution, Reason::Stop);
+    }
+
+    async fn look_for_wishes(&self) {
+        loop {
+            match self.store.stop_wishes(self.registry.running()).await {
+                Ok(wishes) => {
+                    for execution in wishes {
+                        self.registry.cancel(execution, Reason::Stop);
+                    }
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "requests to stop cannot be looked up yet; trying again");
+                    tokio::time::sleep(READ_AGAIN).await;
+                }
+            }
         }
     }
 }
@@ -537,8 +593,8 @@ impl Accepted {
     }
 }
 
-fn notify(hub: &Hub, key: &ThreadKey, execution: Option<ExecutionId>, revision: u64) {
-    hub.updated(
+fn notify(relay: &Relay, key: &ThreadKey, execution: Option<ExecutionId>, revision: u64) {
+    relay.updated(
         key.owner,
         &ExecutionUpdated {
             project_id: key.project.clone(),

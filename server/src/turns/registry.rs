@@ -15,6 +15,8 @@ pub enum Reason {
     Stop,
     /// The server goes down and the drain is over: it ends `interrupted`.
     Shutdown,
+    /// This process lost its claim, and another one ends it: it writes nothing more.
+    ClaimLost,
 }
 
 /// Ends one execution, once: the first reason counts.
@@ -63,11 +65,20 @@ impl Registry {
         Registered { registry: self.clone(), execution, cancel }
     }
 
-    /// Ends one execution if it runs here.
-    pub fn cancel(&self, execution: ExecutionId, reason: Reason) {
-        if let Some(handle) = self.lock().get(&execution) {
-            handle.cancel(reason);
+    /// Ends one execution if it runs here; says whether it does.
+    pub fn cancel(&self, execution: ExecutionId, reason: Reason) -> bool {
+        match self.lock().get(&execution) {
+            Some(handle) => {
+                handle.cancel(reason);
+                true
+            }
+            None => false,
         }
+    }
+
+    /// All that run here.
+    pub fn running(&self) -> Vec<ExecutionId> {
+        self.lock().keys().copied().collect()
     }
 
     /// Ends all that run here.
@@ -110,9 +121,10 @@ mod tests {
         let registry = Arc::new(Registry::default());
         let first = registry.register(Uuid::from_u128(1).into());
         let second = registry.register(Uuid::from_u128(2).into());
-        registry.cancel(Uuid::from_u128(1).into(), Reason::Stop);
-        registry.cancel(Uuid::from_u128(1).into(), Reason::Shutdown);
-        registry.cancel(Uuid::from_u128(9).into(), Reason::Stop);
+        assert!(registry.cancel(Uuid::from_u128(1).into(), Reason::Stop));
+        assert!(registry.cancel(Uuid::from_u128(1).into(), Reason::Shutdown));
+        assert!(!registry.cancel(Uuid::from_u128(9).into(), Reason::Stop));
+        assert_eq!(registry.running().len(), 2);
         assert_eq!(first.cancel.cancelled().await, Reason::Stop);
         assert!(second.cancel.cancelled().now_or_never().is_none());
         drop((first, second));

@@ -1,6 +1,6 @@
 //! Turns over a real database and an engine that the test plays itself.
 
-use std::{path::Path, sync::Mutex};
+use std::sync::Mutex;
 
 use futures::StreamExt;
 use tempfile::TempDir;
@@ -10,8 +10,9 @@ use turnfast_shared::{ExecutionStatus, Message, Timeline, ToolState, event::Susp
 use super::*;
 use crate::{
     agents::{EventStream, TurnError},
-    relay::Follower,
-    store::sqlite::SqliteStore,
+    liveness::LockFiles,
+    relay::{Follower, Hub, Told},
+    store::{sqlite::SqliteStore, turns::NewTurn},
 };
 
 type Script = mpsc::UnboundedSender<Result<Event, TurnError>>;
@@ -44,12 +45,15 @@ impl Puppet {
 }
 
 struct World {
-    folder: TempDir,
+    _folder: TempDir,
     sqlite: SqliteStore,
     store: Arc<dyn Store>,
+    locks: LockFiles,
     hub: Arc<Hub>,
     turns: Arc<Turns>,
     puppet: Arc<Puppet>,
+    /// Whether turns go on after the death of their process.
+    goes_on: Arc<AtomicBool>,
 }
 
 impl World {
@@ -57,9 +61,16 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let sqlite = SqliteStore::open(&folder.path().join("turnfast.db")).await.unwrap();
         let store: Arc<dyn Store> = Arc::new(sqlite.clone());
+        let locks = LockFiles::open(&folder.path().join("processes")).unwrap();
         let hub = Arc::new(Hub::default());
-        let turns = start(&store, &hub, folder.path()).await;
-        Self { folder, sqlite, store, hub, turns, puppet: Arc::default() }
+        let (puppet, goes_on) = (Arc::default(), Arc::default());
+        let turns = start(&store, &locks, &hub, &puppet, &goes_on).await;
+        Self { _folder: folder, sqlite, store, locks, hub, turns, puppet, goes_on }
+    }
+
+    /// Another process on the same data folder; its followers are those of this one.
+    async fn another(&self) -> Arc<Turns> {
+        start(&self.store, &self.locks, &self.hub, &self.puppet, &self.goes_on).await
     }
 
     fn submit_of(&self, n: u128) -> Submit {
@@ -108,8 +119,29 @@ impl World {
     }
 }
 
-async fn start(store: &Arc<dyn Store>, hub: &Arc<Hub>, folder: &Path) -> Arc<Turns> {
-    Turns::start(store.clone(), hub.clone(), folder.join("processes"), 8).await.unwrap()
+async fn start(
+    store: &Arc<dyn Store>,
+    locks: &LockFiles,
+    hub: &Arc<Hub>,
+    puppet: &Arc<Puppet>,
+    goes_on: &Arc<AtomicBool>,
+) -> Arc<Turns> {
+    let (puppet, goes_on) = (puppet.clone(), goes_on.clone());
+    let parts = Parts {
+        store: store.clone(),
+        relay: Arc::new(Relay::local(hub.clone())),
+        liveness: Arc::new(locks.clone()),
+        continuable: Box::new(move |_, _| goes_on.load(Ordering::SeqCst).then(|| puppet.clone() as Arc<dyn Engine>)),
+        max_running_per_user: 8,
+    };
+    Turns::start(parts).await.unwrap()
+}
+
+/// Ends a process as `kill -9` does, as far as the others can see.
+fn kill(turns: &Turns) {
+    turns.guarding.cancel();
+    turns.registry.cancel_all(Reason::ClaimLost);
+    drop(turns.claim_slot().take());
 }
 
 fn key() -> ThreadKey {
@@ -336,8 +368,9 @@ async fn an_execution_that_lost_its_claim_writes_nothing_more() {
     script.send(Ok(delta("mine"))).unwrap();
     world.until(&mut follower, |message| message.text() == "mine").await;
     // As another process does that takes this one for dead.
-    let orphans = world.store.orphans(world.turns.process).await.unwrap();
-    recovery::recover(&*world.store, orphans, 5).await.unwrap();
+    for orphan in world.store.orphans(world.turns.process().unwrap()).await.unwrap() {
+        world.store.flush([recovery::ending(orphan, ExecutionStatus::Interrupted, 5).unwrap()].into()).await.unwrap();
+    }
     script.send(Ok(delta(" and late"))).unwrap();
     script.closed().await;
     assert!(!live.rest().await.iter().any(|event| matches!(event, Event::Done { .. })), "it has nothing final to say");
@@ -618,7 +651,7 @@ async fn a_start_ends_what_a_dead_process_left_and_only_that() {
     }
     // Alive: this world's own process.
     let (_live, _, script) = world.submit(7).await;
-    let second = start(&world.store, &world.hub, world.folder.path()).await;
+    let second = world.another().await;
     let status = |thread| {
         let (store, key) = (world.store.clone(), at(thread));
         async move { store.snapshot(&key, None).await.unwrap().unwrap().messages.pop().unwrap().status.unwrap() }
@@ -626,12 +659,103 @@ async fn a_start_ends_what_a_dead_process_left_and_only_that() {
     assert_eq!(status(50).await, ExecutionStatus::Interrupted);
     assert_eq!(status(51).await, ExecutionStatus::Cancelled, "the Stop was asked for before the death");
     assert_eq!(status(1).await, ExecutionStatus::Running);
-    let told: Vec<_> = follower.changed().await.unwrap().into_iter().map(|update| update.thread_id).collect();
-    assert!(told.contains(&at(50).thread) && told.contains(&at(51).thread));
+    assert_eq!(follower.changed().await, Some(Told::Everything));
     script.send(Ok(delta("still mine"))).unwrap();
     drop(script);
     world.until_status(&mut follower, ExecutionStatus::Success).await;
-    second.release();
+    second.release().await;
+}
+
+#[tokio::test]
+async fn a_death_is_noticed_by_a_living_process_and_its_turn_is_interrupted() {
+    let world = World::new().await;
+    let second = world.another().await;
+    let mut follower = world.follow();
+    let (_live, _, script) = world.submit(7).await;
+    script.send(Ok(delta("half a"))).unwrap();
+    world.until(&mut follower, |message| message.text() == "half a").await;
+    kill(&world.turns);
+    let message = world.until_status(&mut follower, ExecutionStatus::Interrupted).await;
+    assert_eq!(message.text(), "half a");
+    assert_eq!(message.execution_error.unwrap().error_code.as_deref(), Some("process_died"));
+    script.closed().await;
+    assert!(second.submit(world.submit_of(8)).await.is_ok(), "the thread is usable");
+    assert!(matches!(world.turns.submit(world.submit_of(9)).await, Err(Refused::Store(StoreError::Unavailable(_)))));
+}
+
+#[tokio::test]
+async fn an_agent_that_goes_on_does_so_in_the_same_message_three_times() {
+    let world = World::new().await;
+    world.goes_on.store(true, Ordering::SeqCst);
+    let mut follower = world.follow();
+    let (_live, first, script) = world.submit(7).await;
+    script.send(Ok(delta("one "))).unwrap();
+    script.send(Ok(tool_call("c1"))).unwrap();
+    script.send(Ok(tool_start("c1"))).unwrap();
+    world.until(&mut follower, |message| message.content.len() == 2).await;
+    let mut dying = world.turns.clone();
+    let mut executions = vec![first.execution];
+    // An engine whose script is dropped comes to its end.
+    let mut scripts = vec![script];
+    for n in 1..=3 {
+        let next = world.another().await;
+        kill(&dying);
+        let (input, script) = world.puppet.next_start().await;
+        assert_eq!(input.run, first.run);
+        assert!(!executions.contains(&input.execution));
+        executions.push(input.execution);
+        assert_eq!(input.history.iter().map(Message::text).collect::<Vec<_>>(), ["question 7"]);
+        assert_eq!(input.so_far[1].as_tool_call().unwrap().state, ToolState::Running, "the engine is told that it ran");
+        let word = format!("again {n} ");
+        script.send(Ok(delta(&word))).unwrap();
+        world.until(&mut follower, |message| message.text().ends_with(&word)).await;
+        scripts.push(script);
+        dying = next;
+    }
+    let last = world.another().await;
+    kill(&dying);
+    let message = world.until_status(&mut follower, ExecutionStatus::Interrupted).await;
+    assert_eq!(message.text(), "one again 1 again 2 again 3 ");
+    assert_eq!(message.execution_id, executions.last().copied());
+    assert_eq!(message.content[1].as_tool_call().unwrap().state, ToolState::Rejected);
+    assert!(message.execution_error.unwrap().message.contains("3 attempts"));
+    assert_eq!(world.messages().await.len(), 2, "one assistant message per turn");
+    last.release().await;
+}
+
+#[tokio::test]
+async fn a_stop_that_a_dead_process_did_not_see_wins_over_going_on() {
+    let world = World::new().await;
+    world.goes_on.store(true, Ordering::SeqCst);
+    let mut follower = world.follow();
+    let (_live, input, script) = world.submit(7).await;
+    script.send(Ok(delta("kept"))).unwrap();
+    world.until(&mut follower, |message| message.text() == "kept").await;
+    let second = world.another().await;
+    world.store.request_stop(&key(), input.execution, 5).await.unwrap();
+    kill(&world.turns);
+    let message = world.until_status(&mut follower, ExecutionStatus::Cancelled).await;
+    assert_eq!(message.text(), "kept");
+    assert!(second.submit(world.submit_of(8)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_process_that_lost_its_claim_goes_on_as_a_new_one_and_its_turns_end() {
+    let world = World::new().await;
+    let mut follower = world.follow();
+    let (mut live, _, script) = world.submit(7).await;
+    script.send(Ok(delta("half a"))).unwrap();
+    world.until(&mut follower, |message| message.text() == "half a").await;
+    let old = world.turns.process().unwrap();
+    world.turns.claim_slot().as_ref().unwrap().lost.cancel();
+    let message = world.until_status(&mut follower, ExecutionStatus::Interrupted).await;
+    assert_eq!(message.text(), "half a");
+    script.closed().await;
+    assert!(!live.rest().await.iter().any(|event| matches!(event, Event::Done { .. })), "it has nothing final to say");
+    let (_live, _, script) = world.submit(8).await;
+    assert_ne!(world.turns.process().unwrap(), old);
+    drop(script);
+    world.until_status(&mut follower, ExecutionStatus::Success).await;
 }
 
 #[tokio::test]
@@ -648,7 +772,8 @@ async fn the_last_notification_names_the_final_revision() {
     let last = world.store.revision(&key()).await.unwrap().unwrap();
     let mut told = 0;
     while told < last {
-        for update in follower.changed().await.unwrap() {
+        let Some(Told::Changed(updates)) = follower.changed().await else { panic!("nothing was lost") };
+        for update in updates {
             assert!(update.revision > told, "revisions only rise");
             told = update.revision;
         }

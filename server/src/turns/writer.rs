@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    relay::Hub,
+    relay::Relay,
     store::{
         Store, StoreError,
         turns::{Flush, FlushOutcome},
@@ -48,9 +48,9 @@ impl std::fmt::Debug for Job {
 
 impl Writer {
     /// Starts the task. It ends when the last `Writer` is gone and all is written.
-    pub fn start(store: Arc<dyn Store>, hub: Arc<Hub>) -> Self {
+    pub fn start(store: Arc<dyn Store>, relay: Arc<Relay>) -> Self {
         let (jobs, queue) = mpsc::unbounded_channel();
-        tokio::spawn(run(store, hub, queue));
+        tokio::spawn(run(store, relay, queue));
         Self { jobs }
     }
 
@@ -63,7 +63,7 @@ impl Writer {
     }
 }
 
-async fn run(store: Arc<dyn Store>, hub: Arc<Hub>, mut queue: mpsc::UnboundedReceiver<Job>) {
+async fn run(store: Arc<dyn Store>, relay: Arc<Relay>, mut queue: mpsc::UnboundedReceiver<Job>) {
     let mut jobs = Vec::new();
     while queue.recv_many(&mut jobs, GROUP_MAX).await > 0 {
         let (flushes, replies): (Vec<_>, Vec<_>) = jobs.drain(..).map(|job| (job.flush, job.reply)).unzip();
@@ -71,14 +71,14 @@ async fn run(store: Arc<dyn Store>, hub: Arc<Hub>, mut queue: mpsc::UnboundedRec
         match store.flush(flushes.clone()).await {
             Ok(outcomes) => {
                 for ((flush, outcome), reply) in flushes.iter().zip(outcomes).zip(replies) {
-                    report(&hub, flush, outcome, reply);
+                    report(&relay, flush, outcome, reply);
                 }
             }
             Err(error) if flushes.len() > 1 => {
                 // One flush must not fail its neighbours: each gets its own transaction and its own answer.
                 tracing::warn!(%error, flushes = flushes.len(), "a group of flushes failed; writing them one by one");
                 for (flush, reply) in flushes.iter().zip(replies) {
-                    write_one(&*store, &hub, flush, reply).await;
+                    write_one(&*store, &relay, flush, reply).await;
                 }
             }
             Err(error) => {
@@ -91,10 +91,10 @@ async fn run(store: Arc<dyn Store>, hub: Arc<Hub>, mut queue: mpsc::UnboundedRec
     }
 }
 
-async fn write_one(store: &dyn Store, hub: &Hub, flush: &Flush, reply: oneshot::Sender<Result<FlushOutcome, Unwritten>>) {
+async fn write_one(store: &dyn Store, relay: &Relay, flush: &Flush, reply: oneshot::Sender<Result<FlushOutcome, Unwritten>>) {
     match store.flush([flush.clone()].into()).await.map(|outcomes| outcomes.first().copied()) {
-        Ok(Some(outcome)) => report(hub, flush, outcome, reply),
-        Ok(None) => report(hub, flush, FlushOutcome::Fenced, reply),
+        Ok(Some(outcome)) => report(relay, flush, outcome, reply),
+        Ok(None) => report(relay, flush, FlushOutcome::Fenced, reply),
         Err(error) => {
             let _ = reply.send(Err(Unwritten { flush: flush.clone(), error }));
         }
@@ -102,9 +102,9 @@ async fn write_one(store: &dyn Store, hub: &Hub, flush: &Flush, reply: oneshot::
 }
 
 /// The receiver may be gone: then nobody waits for the answer, and the notification goes out all the same.
-fn report(hub: &Hub, flush: &Flush, outcome: FlushOutcome, reply: oneshot::Sender<Result<FlushOutcome, Unwritten>>) {
+fn report(relay: &Relay, flush: &Flush, outcome: FlushOutcome, reply: oneshot::Sender<Result<FlushOutcome, Unwritten>>) {
     if let FlushOutcome::Written { revision, .. } = outcome {
-        super::notify(hub, &flush.key, Some(flush.execution), revision);
+        super::notify(relay, &flush.key, Some(flush.execution), revision);
     }
     let _ = reply.send(Ok(outcome));
 }

@@ -9,6 +9,7 @@ mod harness;
 mod interactions;
 mod mcp;
 mod page;
+mod postgres;
 mod provider_errors;
 mod refusals;
 mod smoke;

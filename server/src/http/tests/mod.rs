@@ -28,9 +28,10 @@ use crate::{
     agents::catalog::Catalog,
     auth::{Auth, Scope, password},
     config::{Config, Overrides, Secret},
-    relay::Hub,
+    liveness::LockFiles,
+    relay::{Hub, Relay},
     store::{AuthStore, sqlite::SqliteStore},
-    turns::Turns,
+    turns::{self, Turns},
 };
 
 /// One project with a member of each kind that matters, and a project that none of them is in.
@@ -141,9 +142,15 @@ impl World {
         let config = Config::load(&overrides).unwrap();
         let sqlite = SqliteStore::open(&config.sqlite_path()).await.unwrap();
         let hub = Arc::new(Hub::default());
-        let locks = folder.path().join("processes");
-        let running = config.limits.max_running_turns_per_user;
-        let turns = Turns::start(Arc::new(sqlite.clone()), hub.clone(), locks, running).await.unwrap();
+        let turns = Turns::start(turns::Parts {
+            store: Arc::new(sqlite.clone()),
+            relay: Arc::new(Relay::local(hub.clone())),
+            liveness: Arc::new(LockFiles::open(&folder.path().join("processes")).unwrap()),
+            continuable: Box::new(|_, _| None),
+            max_running_per_user: config.limits.max_running_turns_per_user,
+        })
+        .await
+        .unwrap();
         let now = Arc::new(AtomicI64::new(1_800_000_000_000));
         let clock = Arc::clone(&now);
         let auth = Auth::with_clock(Arc::new(sqlite.clone()), Arc::new(move || clock.load(Ordering::SeqCst)));
@@ -152,7 +159,7 @@ impl World {
             auth.add_user(name, Some(hash.clone())).await.unwrap().unwrap();
         }
         let streams = CancellationToken::new();
-        let catalog = Catalog::new(&config);
+        let catalog = Arc::new(Catalog::new(&config));
         let app = Arc::new(App { catalog, auth, store: Arc::new(sqlite.clone()), turns, hub, streams, config });
         Self { router: router(app.clone()), app, sqlite, now, folder }
     }

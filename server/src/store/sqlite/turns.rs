@@ -19,8 +19,9 @@ use crate::store::{
     StoreError, TurnStore,
     sqlite::SqliteStore,
     turns::{
-        Admission, Attachment, DeleteOutcome, End, Expired, Flush, FlushOutcome, NewResume, NewTurn, Orphan, RecordedMessage,
-        ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor, ThreadKey, ThreadRow,
+        Admission, Attachment, Continuation, ContinueOutcome, DeleteOutcome, End, Expired, Flush, FlushOutcome, NewResume,
+        NewTurn, Orphan, RecordedMessage, ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor,
+        ThreadKey, ThreadRow,
     },
 };
 
@@ -63,6 +64,21 @@ impl TurnStore for SqliteStore {
 
     async fn orphans(&self, process: ProcessId) -> Result<Vec<Orphan>> {
         self.read(move |c| Box::pin(async move { orphans(c, process).await })).await
+    }
+
+    async fn continue_orphan(&self, continuation: Continuation) -> Result<ContinueOutcome> {
+        self.write(move |c| Box::pin(async move { continue_orphan(c, &continuation).await })).await
+    }
+
+    async fn stop_wishes(&self, executions: Vec<ExecutionId>) -> Result<Vec<ExecutionId>> {
+        let rows = sqlx::query(
+            "SELECT id FROM executions WHERE status = 'running' AND cancel_requested
+               AND id IN (SELECT value FROM json_each(?1))",
+        )
+        .bind(to_json(&executions)?)
+        .fetch_all(self.readers())
+        .await?;
+        rows.iter().map(|row| parsed(row, "id")).collect()
     }
 
     async fn revision(&self, key: &ThreadKey) -> Result<Option<u64>> {
@@ -183,6 +199,10 @@ impl TurnStore for SqliteStore {
     async fn ping(&self) -> Result<()> {
         sqlx::query("SELECT 1").execute(self.readers()).await?;
         Ok(())
+    }
+
+    async fn close(&self) {
+        SqliteStore::close(self).await;
     }
 }
 
@@ -662,23 +682,66 @@ async fn delete_thread(c: &mut SqliteConnection, key: &ThreadKey) -> Result<Dele
 
 async fn orphans(c: &mut SqliteConnection, process: ProcessId) -> Result<Vec<Orphan>> {
     let rows = sqlx::query(
-        "SELECT e.id, e.message_pk, e.cancel_requested, t.id AS thread_id, t.project_id, t.agent_id, t.owner_id
-         FROM executions e JOIN threads t ON t.id = e.thread_id WHERE e.status = 'running' AND e.process_id = ?1",
+        "SELECT e.id, e.message_pk, e.cancel_requested, m.id AS message_id, m.continuations,
+                t.id AS thread_id, t.project_id, t.agent_id, t.owner_id
+         FROM executions e JOIN threads t ON t.id = e.thread_id JOIN messages m ON m.pk = e.message_pk
+         WHERE e.status = 'running' AND e.process_id = ?1 ORDER BY e.id",
     )
     .bind(process.to_string())
     .fetch_all(&mut *c)
     .await?;
     let mut orphans = Vec::with_capacity(rows.len());
     for row in rows {
+        let message_pk = row.try_get("message_pk")?;
+        let answers = sqlx::query("SELECT tool_call_id, answer FROM suspensions WHERE message_pk = ?1 AND state = 'answered'")
+            .bind(message_pk)
+            .fetch_all(&mut *c)
+            .await?;
         orphans.push(Orphan {
             execution: parsed(&row, "id")?,
             key: thread_key(&row)?,
             process,
             cancel_requested: row.try_get("cancel_requested")?,
-            parts: open_parts(c, row.try_get("message_pk")?).await?,
+            message: parsed(&row, "message_id")?,
+            continuations: row.try_get("continuations")?,
+            answers: answers
+                .iter()
+                .map(|row| Ok((row.try_get("tool_call_id")?, from_json(row.try_get("answer")?)?)))
+                .collect::<Result<_>>()?,
+            parts: open_parts(c, message_pk).await?,
         });
     }
     Ok(orphans)
+}
+
+async fn continue_orphan(c: &mut SqliteConnection, continuation: &Continuation) -> Result<ContinueOutcome> {
+    let Continuation { orphan, dead, key, execution, process, at } = continuation;
+    let row = sqlx::query(
+        "SELECT message_pk, cancel_requested, user_id FROM executions WHERE id = ?1 AND process_id = ?2 AND status = 'running'",
+    )
+    .bind(orphan.to_string())
+    .bind(dead.to_string())
+    .fetch_optional(&mut *c)
+    .await?;
+    let Some(row) = row else { return Ok(ContinueOutcome::Fenced) };
+    if row.try_get("cancel_requested")? {
+        return Ok(ContinueOutcome::StopRequested);
+    }
+    let message_pk = row.try_get("message_pk")?;
+    sqlx::query("UPDATE executions SET status = 'continued', ended_at = ?2 WHERE id = ?1")
+        .bind(orphan.to_string())
+        .bind(at)
+        .execute(&mut *c)
+        .await?;
+    insert_execution(c, *execution, key.thread, message_pk, parsed(&row, "user_id")?, *process, *at).await?;
+    let revision = raise_revision(c, key.thread, None).await?;
+    sqlx::query("UPDATE messages SET execution_id = ?2, revision = ?3, continuations = continuations + 1 WHERE pk = ?1")
+        .bind(message_pk)
+        .bind(execution.to_string())
+        .bind(signed(revision))
+        .execute(&mut *c)
+        .await?;
+    Ok(ContinueOutcome::Continued { revision })
 }
 
 async fn snapshot(c: &mut SqliteConnection, key: &ThreadKey, since: Option<u64>) -> Result<Option<Snapshot>> {
@@ -706,10 +769,11 @@ async fn snapshot(c: &mut SqliteConnection, key: &ThreadKey, since: Option<u64>)
     for row in &rows {
         messages.push(recorded_message(c, row).await?);
     }
-    let suspensions = sqlx::query("SELECT data FROM suspensions WHERE thread_id = ?1 AND state = 'open'")
-        .bind(key.thread.to_string())
-        .fetch_all(&mut *c)
-        .await?;
+    let suspensions =
+        sqlx::query("SELECT data FROM suspensions WHERE thread_id = ?1 AND state = 'open' ORDER BY message_pk, tool_call_id")
+            .bind(key.thread.to_string())
+            .fetch_all(&mut *c)
+            .await?;
     Ok(Some(Snapshot {
         revision: unsigned(&thread, "revision")?,
         active: optional(&thread, "active")?,
