@@ -551,9 +551,7 @@ impl Machine {
         };
         let run_id = suspension.run_id;
         let request = ResumeRequest { run_id, tool_call_id: tool_call_id.clone(), resume_data: data };
-        // As it is now: once the server has the answer, a read may show what the stream is going to say.
-        let before = self.shown.message(run_id.into());
-        let id = self.begin(now, thread, Kind::Resume { run: run_id, tool_call_id, before });
+        let id = self.begin(now, thread, Kind::Resume { run: run_id, tool_call_id });
         self.fx.push(Effect::Resume { id, request });
     }
 
@@ -720,9 +718,11 @@ impl Machine {
                 let user = LiveTurn::user_message(message, &submitted.text, execution, rfc3339(now));
                 Some(LiveTurn::new(execution, assistant, Some(user), None, rfc3339(now)))
             }
-            Kind::Resume { tool_call_id, before, .. } => {
+            Kind::Resume { run, tool_call_id } => {
                 self.shown.suspensions.retain(|open| open.tool_call_id != *tool_call_id);
-                before.as_ref().map(|before| LiveTurn::new(execution, assistant, None, Some(before), rfc3339(now)))
+                // As reads from before the answer show it: one that showed what the stream is going to say was not taken.
+                let before = self.shown.message((*run).into());
+                before.map(|before| LiveTurn::new(execution, assistant, None, Some(&before), rfc3339(now)))
             }
         };
         match turn {

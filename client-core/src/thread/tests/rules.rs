@@ -1061,6 +1061,21 @@ fn a_read_that_shows_the_resumed_turn_before_its_first_event_doubles_nothing() {
 }
 
 #[test]
+fn a_read_between_answer_and_acceptance_is_what_the_resumed_turn_goes_on_behind() {
+    let mut page = Page::suspended();
+    page.input(Input::Occasion(Occasion::TabVisible));
+    page.input(Input::AnswerGiven { tool_call_id: "call-4".into(), data: blue() });
+    let (id, _) = page.resumes.pop().unwrap();
+    // Another question of the turn was answered elsewhere, and this one still waits.
+    let mut later = waiting(9);
+    later.messages[1].content.insert(1, Part::Text { text: "One down. ".to_owned() });
+    page.answer_read(Ok(partial(later)));
+    page.event(id, &started(5, thread(0), message(3), message(4)));
+    page.event(id, &delta("Blue it is."));
+    assert_eq!(page.texts()[1], "Let me ask. One down. Blue it is.");
+}
+
+#[test]
 fn a_resumed_stream_whose_message_is_not_here_is_followed_by_reads() {
     let mut page = Page::open(Some(thread(0)));
     let mut without = waiting(7);
