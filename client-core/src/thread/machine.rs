@@ -373,12 +373,12 @@ impl Machine {
         self.read_now();
     }
 
-    /// The thread to read; of a new one, the proposed id while it is open what became of the submit.
+    /// The thread to read; of a new one, the proposed id while it is not known what became of the submit.
     fn read_target(&self) -> Option<ThreadId> {
         if !self.open {
             return None;
         }
-        let proposed = || self.shown.draft.pending.as_ref().filter(|_| self.shown.checking).map(|pending| pending.thread_id);
+        let proposed = || self.shown.draft.pending.as_ref().filter(|_| self.shown.own.is_none()).map(|pending| pending.thread_id);
         self.shown.thread.or_else(proposed)
     }
 
@@ -619,8 +619,12 @@ impl Machine {
     /// A submit that came to nothing matters while its text is still in the draft: to clear it, or to send it again as the same.
     fn forget_replaced_submit(&mut self) {
         let shown = &mut self.shown;
-        if shown.own.is_none() && !shown.checking {
-            shown.draft.pending.take_if(|pending| !shown.draft.text.starts_with(&pending.text));
+        let text = &shown.draft.text;
+        let replaced = |pending: &mut PendingSubmit| !text.starts_with(&pending.text);
+        if shown.own.is_none() && !shown.checking && shown.draft.pending.take_if(replaced).is_some() && shown.thread.is_none() {
+            // There is nothing to read any more.
+            shown.read_failure = None;
+            self.drop_reads();
         }
     }
 

@@ -733,6 +733,38 @@ fn a_new_thread_whose_submit_broke_is_looked_for_under_its_proposed_id() {
     }
 }
 
+#[test]
+fn a_new_thread_whose_submit_broke_is_looked_for_again_on_the_next_occasion() {
+    let mut page = Page::open(None);
+    let (id, sent) = page.send("first");
+    page.input(Input::StreamRefused { id, failure: Failure::Broken });
+    for pause in [1_000, 2_000, 0] {
+        page.answer_read(Err(Failure::Broken));
+        page.wait(pause);
+    }
+    assert_eq!((page.reads.len(), page.view().read_failure), (0, Some(Failure::Broken)));
+    page.input(Input::Occasion(Occasion::PushConnected));
+    page.answer_read(Ok(running(2, snapshot(2, vec![said(sent.message_id.unwrap(), Role::User, "first", 2)]))));
+    let view = page.view();
+    assert_eq!((view.thread, view.read_failure, page.draft()), (sent.session_id, None, String::new()));
+}
+
+#[test]
+fn a_failed_look_for_a_new_thread_is_forgotten_with_the_draft() {
+    let mut page = Page::open(None);
+    let (id, _) = page.send("first");
+    page.input(Input::StreamRefused { id, failure: Failure::Broken });
+    for pause in [1_000, 2_000, 0] {
+        page.answer_read(Err(Failure::Broken));
+        page.wait(pause);
+    }
+    page.input(Input::Occasion(Occasion::Online));
+    page.input(Input::DraftChanged("other".to_owned()));
+    assert_eq!((page.reads.len(), page.view().read_failure, page.blocked()), (0, None, None));
+    page.input(Input::Occasion(Occasion::Online));
+    assert_eq!(page.reads, [], "there is nothing to look for");
+}
+
 // Leaving a thread.
 
 #[test]
