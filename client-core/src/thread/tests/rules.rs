@@ -1,6 +1,6 @@
 //! Each rule of contract 1, section 7, on its own.
 
-use std::rc::Rc;
+use std::{collections::HashMap, rc::Rc};
 
 use proptest::prelude::*;
 
@@ -623,6 +623,77 @@ fn a_draft_that_the_person_replaced_has_nothing_to_do_with_the_lost_submit() {
 }
 
 #[test]
+fn a_refusal_says_nothing_of_the_attempt_before_it_so_the_ids_stay() {
+    let mut page = Page::ready();
+    let (id, first) = page.send("go");
+    page.input(Input::StreamRefused { id, failure: Failure::Broken });
+    for pause in [1_000, 2_000, 0] {
+        page.answer_read(Err(Failure::Broken));
+        page.wait(pause);
+    }
+    for code in [Code::RateLimited, Code::TurnAlreadyRunning] {
+        page.press_send();
+        let (id, again) = page.submits.pop().unwrap();
+        assert_eq!(again, first, "the first may have been accepted");
+        page.input(Input::StreamRefused { id, failure: refused(code) });
+    }
+    page.answer_read(Ok(partial(snapshot(6, vec![said(first.message_id.unwrap(), Role::User, "go", 6)]))));
+    assert_eq!((page.draft(), page.stored.len()), (String::new(), 0), "it was");
+}
+
+/// What another tab of the browser keeps of thread 0 while "go" is on its way from here.
+fn kept_elsewhere(text: &str, pending: Option<PendingSubmit>) -> HashMap<Option<ThreadId>, StoredDraft> {
+    HashMap::from([(Some(thread(0)), StoredDraft { text: text.to_owned(), pending })])
+}
+
+#[test]
+fn an_acceptance_clears_its_own_draft_and_not_the_one_that_another_tab_keeps() {
+    for by_read in [true, false] {
+        for left in [true, false] {
+            let mut page = Page::ready();
+            let (id, sent) = page.send("go");
+            let message_id = sent.message_id.unwrap();
+            page.stored = kept_elsewhere("other", None);
+            if by_read {
+                page.input(Input::StreamRefused { id, failure: Failure::Broken });
+                page.answer_read(Ok(partial(snapshot(6, vec![said(message_id, Role::User, "go", 6)]))));
+            } else {
+                if left {
+                    page.input(Input::Opened { thread: Some(thread(1)) });
+                }
+                page.event(id, &started(2, thread(0), message_id, message(4)));
+            }
+            assert_eq!(page.draft(), "");
+            assert_eq!(page.stored, kept_elsewhere("other", None));
+        }
+    }
+}
+
+#[test]
+fn what_another_tab_added_to_a_draft_on_its_way_stays_when_that_is_accepted() {
+    let mut page = Page::ready();
+    let (id, sent) = page.send("go");
+    let pending = page.stored[&Some(thread(0))].pending.clone();
+    page.stored = kept_elsewhere("go and then", pending);
+    page.event(id, &started(2, thread(0), sent.message_id.unwrap(), message(4)));
+    assert_eq!(page.stored, kept_elsewhere("and then", None));
+}
+
+#[test]
+fn a_refusal_leaves_the_draft_alone_that_another_tab_keeps() {
+    for left in [true, false] {
+        let mut page = Page::ready();
+        let (id, _) = page.send("go");
+        page.stored = kept_elsewhere("other", None);
+        if left {
+            page.input(Input::Opened { thread: Some(thread(1)) });
+        }
+        page.input(Input::StreamRefused { id, failure: refused(Code::RateLimited) });
+        assert_eq!(page.stored, kept_elsewhere("other", None));
+    }
+}
+
+#[test]
 fn an_acceptance_that_is_read_late_still_clears_the_draft() {
     let mut page = Page::ready();
     let (id, sent) = page.send("go");
@@ -766,6 +837,21 @@ fn a_failed_look_for_a_new_thread_is_forgotten_with_the_draft() {
 }
 
 // Leaving a thread.
+
+#[test]
+fn what_was_typed_behind_a_first_message_does_not_follow_it_into_a_thread_that_was_left_for() {
+    let mut page = Page::open(None);
+    let (id, sent) = page.send("first");
+    let new = sent.session_id.unwrap();
+    page.input(Input::DraftChanged("first and more".to_owned()));
+    page.input(Input::Opened { thread: Some(new) });
+    page.answer_read(Ok(running(2, snapshot(2, vec![said(sent.message_id.unwrap(), Role::User, "first", 2)]))));
+    page.input(Input::DraftChanged("for the thread".to_owned()));
+    page.event(id, &started(2, new, sent.message_id.unwrap(), message(4)));
+    let kept = |text: &str| StoredDraft { text: text.to_owned(), pending: None };
+    assert_eq!(page.stored, HashMap::from([(None, kept("and more")), (Some(new), kept("for the thread"))]));
+    assert_eq!(page.draft(), "for the thread");
+}
 
 #[test]
 fn leaving_before_the_acceptance_does_not_take_the_submit_back() {
