@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use turnfast_shared::Millis;
+use turnfast_shared::{Millis, api::ChatRequest};
 
 use super::{
+    browser::Tab,
     invariants::Rule,
     network::Weather,
     server::words,
@@ -17,6 +18,10 @@ use crate::thread::{Attempt, InteractionState, Load, Stop, View};
 const SETTLED_MS: Millis = 240_000;
 /// Milliseconds in which nothing happens any more.
 const QUIET_MS: Millis = 120_000;
+/// Milliseconds within which a tab takes over from one that crashed, even where the lock goes to a frozen one first.
+const HANDED_OVER_MS: Millis = 120_000;
+/// Milliseconds within which a turn ends and everyone has heard of it.
+const HEARD_MS: Millis = 30_000;
 
 impl World {
     /// The network heals and everything wakes. Tabs that were awake get no sign of that: what they missed they must notice.
@@ -27,10 +32,14 @@ impl World {
         for browser in 0..self.browsers.len() {
             self.come_online(browser);
         }
-        let tabs: Vec<_> = self.tabs.keys().copied().collect();
-        for tab in &tabs {
-            self.thaw(*tab);
+        // Tabs that nobody looks at may stay frozen for good, with all that they hold: the others must do without them.
+        let thaws = self.rng.percent(60) || self.tabs.values().all(|tab| tab.frozen);
+        if thaws {
+            for tab in self.tabs.keys().copied().collect::<Vec<_>>() {
+                self.thaw(tab);
+            }
         }
+        let tabs: Vec<_> = self.tabs.iter().filter(|(_, tab)| !tab.frozen).map(|(id, _)| *id).collect();
         self.run_until(self.now + 1_000);
         for tab in &tabs {
             if self.tabs.get(tab).is_some_and(|tab| !tab.visible) {
@@ -61,16 +70,36 @@ impl World {
         if self.counts.reads != reads {
             self.fail(Rule::Quiet, "a read where nothing happened");
         }
+        self.hand_over();
+    }
+
+    /// The tabs that hold connections crash, and then somebody says something elsewhere: the others hear of it.
+    fn hand_over(&mut self) {
+        let holds = |tab: &Tab| !tab.frozen && tab.follow.holds_connection();
+        for tab in self.tabs.iter().filter(|(_, tab)| holds(tab)).map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.kill_tab(tab);
+        }
+        self.run_until(self.now + HANDED_OVER_MS);
+        for thread in self.server.threads.keys().copied().collect::<Vec<_>>() {
+            let request = ChatRequest { message: "elsewhere".to_owned(), session_id: Some(thread), ..ChatRequest::default() };
+            // Refused where an answer is waited for.
+            let _ = self.server.submit(None, &request, &mut self.rng);
+        }
+        self.drain();
+        self.run_until(self.now + HEARD_MS);
+        if self.violation.is_none() {
+            self.check_healed();
+        }
     }
 
     fn check_healed(&mut self) {
         let mut problems = Vec::new();
-        for (id, tab) in &self.tabs {
+        for (id, tab) in self.tabs.iter().filter(|(_, tab)| !tab.frozen) {
             let Some((pane, Some(shown))) = tab.panes.last().map(|(id, pane)| (id, pane)) else { continue };
             problems.extend(self.differs(*id, *pane, &shown.view));
         }
         for (at, browser) in self.browsers.iter().enumerate() {
-            let tabs = self.tabs.values().filter(|tab| tab.browser == at);
+            let tabs = self.tabs.values().filter(|tab| tab.browser == at && !tab.frozen);
             let (count, connected) = tabs.fold((0, 0), |(tabs, open), tab| (tabs + 1, open + tab.pushes.len()));
             let wanted = if browser.shared { count.min(1) } else { count };
             if connected != wanted {

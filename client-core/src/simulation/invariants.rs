@@ -13,7 +13,7 @@ use super::{
     network::Request,
     world::{PaneId, Sent, TabId, World},
 };
-use crate::thread::{Effect, EffectId, Input, Load, Running, Stop, StoredDraft, View};
+use crate::thread::{Cause, Effect, EffectId, Input, Load, Running, Stop, StoredDraft, View};
 
 /// A promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,8 +66,11 @@ pub(super) enum Gave {
     /// The stream is over; with the code of a refusal.
     StreamOver(EffectId, Option<Code>),
     Timer,
-    /// Outcome of a Stop, and whether it was asked for in fact.
-    StopDone(bool),
+    /// A Stop came to nothing: late, or not at all.
+    StopFailed {
+        late: bool,
+        execution: Option<ExecutionId>,
+    },
     CancelDone,
     Loaded(Option<String>),
     /// Of this thread, and of a revision above the one that was asked for last.
@@ -91,12 +94,19 @@ pub(super) struct Book {
     opened: Millis,
     loading: Option<EffectId>,
     in_flight: BTreeSet<EffectId>,
+    /// The read that was asked for last, and the one that was answered last.
+    last_read: Option<EffectId>,
+    read_done: Option<EffectId>,
+    /// The read that was the last when a stream came to nothing.
+    broken_after: Option<EffectId>,
     /// An occasion came while a read was in flight.
     owed: bool,
     /// Reads by timer since the last occasion.
     retries: usize,
     asked: BTreeMap<EffectId, ExecutionId>,
     sent: Vec<(EffectId, Meant)>,
+    /// Submits and answers whose streams are open.
+    streams: BTreeSet<EffectId>,
     /// What a Stop was pressed for before an execution was known.
     wishes: Vec<(Option<ThreadId>, Meant)>,
 }
@@ -113,24 +123,16 @@ impl Book {
             Input::AnswerGiven { .. } => Gave::Answer,
             Input::CancelSuspendedPressed => Gave::Cancel,
             Input::ReadDone { id, .. } if !self.in_flight.remove(id) => Gave::Other,
-            Input::ReadDone { outcome, .. } => {
-                if outcome.is_ok() {
-                    Gave::ReadOk
-                } else {
-                    Gave::ReadFailed
-                }
+            Input::ReadDone { id, outcome } => {
+                self.read_done = Some(*id);
+                if outcome.is_ok() { Gave::ReadOk } else { Gave::ReadFailed }
             }
             Input::StreamBytes { .. } => Gave::Bytes,
-            Input::StreamEnded { id } => Gave::StreamOver(*id, None),
-            Input::StreamRefused { id, failure } => Gave::StreamOver(*id, failure.code()),
+            Input::StreamEnded { id } => self.stream_over(*id, None),
+            Input::StreamRefused { id, failure } => self.stream_over(*id, failure.code()),
             Input::TimerFired { .. } => Gave::Timer,
-            Input::StopDone { id, outcome } => {
-                let asked = matches!(outcome, Ok(CancelAnswer { cancel_requested: true }));
-                if !asked {
-                    self.asked.remove(id);
-                }
-                Gave::StopDone(outcome.is_ok() && !asked)
-            }
+            Input::StopDone { outcome: Ok(CancelAnswer { cancel_requested: true }), .. } => Gave::Other,
+            Input::StopDone { id, outcome } => Gave::StopFailed { late: outcome.is_ok(), execution: self.asked.remove(id) },
             Input::CancelRunDone { outcome: Ok(RunCancelAnswer { .. }), .. } => Gave::CancelDone,
             Input::DraftLoaded { id, draft } if self.loading == Some(*id) => {
                 Gave::Loaded(draft.as_ref().map(|draft| draft.text.clone()))
@@ -143,6 +145,15 @@ impl Book {
             Input::Occasion(_) => Gave::Occasion,
             _ => Gave::Other,
         }
+    }
+
+    /// Of a stream that nobody waits for any more it says nothing.
+    fn stream_over(&mut self, id: EffectId, code: Option<Code>) -> Gave {
+        if !self.streams.remove(&id) {
+            return Gave::Other;
+        }
+        self.broken_after = self.last_read;
+        Gave::StreamOver(id, code)
     }
 }
 
@@ -194,6 +205,15 @@ impl World {
         if cancels > usize::from(matches!(step.gave, Gave::Cancel | Gave::Stop)) {
             self.fail(Rule::Submit, "a turn was cancelled without a press");
         }
+        let cause = |view: &View| view.trouble.as_ref().map(|trouble| trouble.cause.clone());
+        let book = &pane.book;
+        if cause(&pane.view) == Some(Cause::NotAccepted)
+            && cause(step.before) != Some(Cause::NotAccepted)
+            && book.broken_after.is_some()
+            && book.read_done <= book.broken_after
+        {
+            self.fail(Rule::Submit, "a read from before the connection broke decided what became of a message");
+        }
         let blocked = step.before.running.is_some() || step.before.load == Load::Loading;
         if submits + resumes > 0 && blocked || submits > 0 && !step.before.interactions.is_empty() {
             self.fail(Rule::Submit, "sent where sending is blocked");
@@ -217,8 +237,12 @@ impl World {
                     let text = request.message.clone();
                     self.sent.push(Sent { at: self.now, browser, pane: step.pane, message, text });
                     pane.book.sent.push((*id, Meant::Message(message)));
+                    pane.book.streams.insert(*id);
                 }
-                Effect::Resume { id, request } => pane.book.sent.push((*id, Meant::Run(request.run_id))),
+                Effect::Resume { id, request } => {
+                    pane.book.sent.push((*id, Meant::Run(request.run_id)));
+                    pane.book.streams.insert(*id);
+                }
                 _ => {}
             }
         }
@@ -239,16 +263,19 @@ impl World {
     fn check_reads(&mut self, pane: &mut Pane, step: &Step<'_>) {
         let book = &mut pane.book;
         let is_live = matches!(pane.view.running, Some(Running::Live(_)));
-        let is_stream = |id: &EffectId| book.sent.iter().any(|sent| sent.0 == *id);
-        let stream_closed = step.effects.iter().any(|effect| matches!(effect, Effect::Abort { id } if is_stream(id)));
+        let mut closed = step.effects.iter().filter(|effect| matches!(effect, Effect::Abort { id } if book.streams.remove(id)));
+        let stream_closed = closed.next().is_some();
+        if stream_closed {
+            book.broken_after = book.last_read;
+        }
         // The occasions of section 7, and what is beyond that list: an answer which says that what is shown is old (a refused submit
         // or answer, a Stop or a cancel that came late).
         let occasion = match step.gave {
             Gave::Opened | Gave::Notified | Gave::Occasion => true,
             // By its last event, or by its silence.
             Gave::Bytes | Gave::Timer => stream_closed,
-            Gave::StreamOver(id, _) => is_stream(id),
-            Gave::StopDone(late) => *late,
+            Gave::StreamOver(..) => true,
+            Gave::StopFailed { late, .. } => *late,
             Gave::CancelDone => true,
             // A new thread's submit of an unknown fate is looked for.
             Gave::Loaded(_) => pane.view.thread.is_none(),
@@ -261,6 +288,7 @@ impl World {
                 Effect::Abort { id } => book.owed &= !book.in_flight.remove(id),
                 Effect::Read { id, since, .. } => {
                     book.in_flight.insert(*id);
+                    book.last_read = Some(*id);
                     if book.since.is_some_and(|shown| since.is_none_or(|since| since < shown)) {
                         problem = Some((Rule::Revision, "an older state was asked for".to_owned()));
                     }
@@ -316,6 +344,12 @@ impl World {
                 self.fail(Rule::Stop, format_args!("{execution} was asked to end twice"));
             }
             pane.book.asked.insert(*id, *execution);
+        }
+        if let Gave::StopFailed { execution: Some(execution), .. } = step.gave
+            && step.before.running.and_then(Running::execution) == Some(*execution)
+            && pane.view.stop == Stop::Stopping
+        {
+            self.fail(Rule::Stop, "a Stop that came to nothing cannot be pressed again");
         }
         let begun = step.effects.iter().any(|effect| matches!(effect, Effect::Submit { .. } | Effect::Resume { .. }));
         let waits = pane.view.stop == Stop::WaitingForId;

@@ -84,9 +84,13 @@ impl World {
             }
         }
         let mut ids = BTreeSet::new();
+        let first = view.messages().next().map(|message| message.id);
         let recorded = view.thread.and_then(|thread| self.server.threads.get(&thread));
         let mut problem = None;
         let mut last = None;
+        if first.is_some() && recorded.and_then(|thread| thread.messages.first()).map(|message| message.id) != first {
+            problem = Some((Rule::State, "a thread is shown without its past".to_owned()));
+        }
         for message in view.messages() {
             if !ids.insert(message.id) {
                 problem = Some((Rule::Twice, format!("{} is shown twice", message.id)));

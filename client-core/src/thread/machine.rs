@@ -748,8 +748,9 @@ impl Machine {
     /// The turn that was submitted, or resumed, from here is accepted.
     fn started(&mut self, now: Millis, execution: ExecutionId, message: MessageId, assistant: MessageId) {
         let Some(mut own) = self.shown.own.take() else { return };
-        // The person left and came back before the first read: live events alone would show a thread without its past.
-        let unread = self.shown.load == Load::Loading;
+        // There was no first read yet (the person left and came back), or it failed: live events alone would show a thread without its
+        // past.
+        let unread = matches!(self.shown.load, Load::Loading | Load::Failed(_));
         let draft_key = self.shown.thread;
         self.drop_reads();
         self.shown.thread = Some(own.thread);

@@ -901,6 +901,20 @@ fn a_turn_accepted_before_the_first_read_after_coming_back_is_followed_so_that_t
 }
 
 #[test]
+fn a_turn_accepted_where_the_first_read_failed_is_followed_so_that_the_past_shows_too() {
+    let mut page = Page::open(Some(thread(0)));
+    for pause in [1_000, 2_000, 0] {
+        page.answer_read(Err(Failure::Broken));
+        page.wait(pause);
+    }
+    let (id, sent) = page.send("go");
+    page.event(id, &started(2, thread(0), sent.message_id.unwrap(), message(4)));
+    assert!(page.aborted.contains(&id));
+    page.answer_read(Ok(running(2, snapshot(7, vec![user(1, "hi", 2), said(sent.message_id.unwrap(), Role::User, "go", 7)]))));
+    assert_eq!((page.texts(), page.view().load), (vec!["hi".to_owned(), "go".to_owned()], Load::Loaded));
+}
+
+#[test]
 fn a_submit_that_is_refused_after_leaving_leaves_the_draft_where_it_was() {
     let mut page = Page::ready();
     let (id, _) = page.send("go");
