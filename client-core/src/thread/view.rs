@@ -256,7 +256,7 @@ impl fmt::Display for Trouble {
         }
         match &self.cause {
             Cause::Failed(failure) => failure.fmt(f),
-            Cause::NotAccepted => f.write_str("The connection broke first. It is still in the box: send it again."),
+            Cause::NotAccepted => f.write_str("The server does not have it. It is still in the box: send it again."),
             Cause::Detached => f.write_str("The live connection was lost. The turn runs on, and this page follows it."),
             Cause::GivenUp => f.write_str("No turn began within 30 s."),
             Cause::Reported(message) => f.write_str(message),

@@ -1,4 +1,5 @@
-//! Contract 1, section 7, rule by rule ([`rules`]), and under random sequences of inputs ([`random`]).
+//! Contract 1, section 7, rule by rule ([`rules`]), and under inputs that make no sense ([`random`]). What browsers, networks and
+//! servers do in earnest is simulated in `crate::simulation`.
 
 mod random;
 mod rules;
