@@ -1,4 +1,5 @@
 mod differential;
+mod examples;
 mod oracle;
 
 use proptest::prelude::*;
