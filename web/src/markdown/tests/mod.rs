@@ -1,5 +1,6 @@
 mod differential;
 mod examples;
+mod hostile;
 mod oracle;
 
 use proptest::prelude::*;
