@@ -61,7 +61,7 @@ async fn files_are_chosen_taken_back_sent_and_shown() -> Result<()> {
     answered(&browser, 1, "success").await?;
     holds(&browser, "return document.querySelector('[data-testid=message-user] img[alt=\"dot.png\"]')?.naturalWidth === 1")
         .await?;
-    let link = browser.role("link", "notes.mdtext/markdown, 7 B").await?;
+    let link = browser.role("link", "notes.md text/markdown, 7 B").await?;
     assert_eq!(link.attr("download").await?.as_deref(), Some("notes.md"));
     pictures(&browser, "files-sent").await?;
     let content = &house.provider.request(0).await?.body["messages"][1]["content"];
