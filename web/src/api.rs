@@ -22,6 +22,14 @@ pub struct Group {
     pub agents: Vec<Agent>,
 }
 
+impl Group {
+    /// Whether the person may send and change anything in it, beside reading.
+    #[must_use]
+    pub fn may_execute(&self) -> bool {
+        self.project.scopes.iter().any(|scope| scope == "agent:execute")
+    }
+}
+
 /// Whether nobody is signed in.
 #[must_use]
 pub fn is_signed_out(failure: &Failure) -> bool {
@@ -50,6 +58,14 @@ pub async fn sign_in(name: String, password: String) -> Result<(), Failure> {
 /// When the server did not take it.
 pub async fn sign_out() -> Result<(), Failure> {
     send("POST", "/auth/logout", None).await.map(drop)
+}
+
+/// Whether the server takes turns.
+///
+/// # Errors
+/// `shutting_down` while it goes down, among others.
+pub async fn ready() -> Result<(), Failure> {
+    send("GET", "/readyz", None).await.map(drop)
 }
 
 /// What the person may talk to.

@@ -1,13 +1,16 @@
 //! The server as a page sees it.
 
-use std::{cell::OnceCell, rc::Rc};
+use std::{
+    cell::{Cell, OnceCell},
+    rc::Rc,
+};
 
 use turnfast_shared::{
     api::PushEvent,
-    ids::{Slug, ThreadId},
+    ids::{Slug, ThreadId, UserId},
 };
 
-use super::{Subscription, ThreadHandle, push::Push};
+use super::{Subscription, ThreadHandle, drafts::forget_drafts_of_nobody, push::Push};
 
 /// One server, over the page's session cookie. Clones share the `/push` connection; make one per page.
 #[derive(Clone)]
@@ -18,6 +21,7 @@ pub struct Client {
 struct Inner {
     base_url: String,
     push: OnceCell<Rc<Push>>,
+    user: Cell<Option<UserId>>,
 }
 
 impl Client {
@@ -25,13 +29,24 @@ impl Client {
     /// [`Client::open`] or [`Client::on_push`]; until then nobody need be signed in.
     #[must_use]
     pub fn new(base_url: impl Into<String>) -> Self {
-        Self { inner: Rc::new(Inner { base_url: base_url.into(), push: OnceCell::new() }) }
+        Self { inner: Rc::new(Inner { base_url: base_url.into(), push: OnceCell::new(), user: Cell::new(None) }) }
     }
 
     /// Where the server is; see [`Client::new`].
     #[must_use]
     pub fn base_url(&self) -> &str {
         &self.inner.base_url
+    }
+
+    /// Says who is signed in. Drafts are kept per user, so that whoever sits here next sees none of them: threads that are opened
+    /// before this is known keep theirs only as long as they are open.
+    pub fn set_user(&self, user: UserId) {
+        forget_drafts_of_nobody();
+        self.inner.user.set(Some(user));
+    }
+
+    pub(super) fn user(&self) -> Option<UserId> {
+        self.inner.user.get()
     }
 
     /// Opens a thread of an agent; `None`: a new one, which gets its id when its first message is accepted.
@@ -44,6 +59,12 @@ impl Client {
     /// that something may have been missed. For lists of threads; an open thread hears of its changes by itself.
     pub fn on_push(&self, callback: impl Fn(&PushEvent) + 'static) -> Subscription {
         self.push().events.subscribe(callback)
+    }
+
+    /// Calls `callback` whenever the connection to `/push` breaks or is refused, whichever tab holds it. Browsers do not tell why;
+    /// [`PushEvent::Connected`] says that it is back.
+    pub fn on_push_lost(&self, callback: impl Fn() + 'static) -> Subscription {
+        self.push().lost.subscribe(move |()| callback())
     }
 
     pub(super) fn push(&self) -> &Rc<Push> {

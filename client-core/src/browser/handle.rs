@@ -64,7 +64,7 @@ impl ThreadHandle {
     pub(super) fn open(client: &Client, project: Slug, agent: Slug, thread: Option<ThreadId>) -> Self {
         let inner = Rc::new(Inner {
             base: format!("{}/projects/{project}/agents/v2/{agent}", client.base_url()),
-            drafts: Drafts::new(&project, &agent),
+            drafts: Drafts::new(client, &project, &agent),
             project,
             agent,
             machine: RefCell::new(Machine::new()),

@@ -18,6 +18,9 @@ use crate::{
     thread::Occasion,
 };
 
+/// What the tab that holds the connection tells the others when it breaks. Not a message of `/push`: the machine need not know.
+const LOST: &str = "lost";
+
 /// The page's share in the browser's one `/push` connection, and what else is an occasion to read.
 pub(super) struct Push {
     url: String,
@@ -30,6 +33,8 @@ pub(super) struct Push {
     listeners: RefCell<Vec<Listener>>,
     pub(super) events: Subscribers<PushEvent>,
     pub(super) occasions: Subscribers<Occasion>,
+    /// The connection broke, or was refused.
+    pub(super) lost: Subscribers<()>,
 }
 
 struct Source {
@@ -74,6 +79,7 @@ impl Push {
             listeners: RefCell::default(),
             events: Subscribers::new(),
             occasions: Subscribers::new(),
+            lost: Subscribers::new(),
         });
         if let Some(window) = web_sys::window() {
             push.listen_to(&window);
@@ -125,8 +131,11 @@ impl Push {
         let channel = BroadcastChannel::new(&self.name).ok()?;
         let this = Rc::downgrade(self);
         let listener = Listener::new(&channel, "message", move |event| {
-            if let (Some(this), Some(event)) = (this.upgrade(), push_event(&event)) {
+            let Some(this) = this.upgrade() else { return };
+            if let Some(event) = push_event(&event) {
                 this.input(Input::Heard(event));
+            } else if text(&event).as_deref() == Some(LOST) {
+                this.lost.call(&());
             }
         });
         Some((channel, listener))
@@ -151,9 +160,8 @@ impl Push {
             Effect::Connect { id } => self.connect(id),
             Effect::Disconnect { id } => drop(self.sources.borrow_mut().remove(&id)),
             Effect::Say(event) => {
-                if let (Some((channel, _)), Ok(text)) = (&*self.channel.borrow(), serde_json::to_string(&event)) {
-                    // Refused only for what cannot be cloned, which text can.
-                    let _ = channel.post_message(&text.into());
+                if let Ok(text) = serde_json::to_string(&event) {
+                    self.tell(&text);
                 }
             }
             Effect::Deliver(event) => {
@@ -173,6 +181,14 @@ impl Push {
                 });
                 self.timers.borrow_mut().insert(id, timer);
             }
+        }
+    }
+
+    /// Tells the other tabs.
+    fn tell(&self, text: &str) {
+        if let Some((channel, _)) = &*self.channel.borrow() {
+            // Refused only for what cannot be cloned, which text can.
+            let _ = channel.post_message(&text.into());
         }
     }
 
@@ -203,6 +219,8 @@ impl Push {
         spawn_local(async move {
             if let Some(this) = this.upgrade() {
                 this.input(Input::PushFailed { id, random: random() });
+                this.tell(LOST);
+                this.lost.call(&());
             }
         });
     }
@@ -265,8 +283,11 @@ fn lock_manager() -> Option<JsValue> {
 }
 
 fn push_event(event: &web_sys::Event) -> Option<PushEvent> {
-    let text = event.dyn_ref::<MessageEvent>()?.data().as_string()?;
-    turnfast_shared::json::read(&text)
+    turnfast_shared::json::read(&text(event)?)
+}
+
+fn text(event: &web_sys::Event) -> Option<String> {
+    event.dyn_ref::<MessageEvent>()?.data().as_string()
 }
 
 fn random() -> u32 {

@@ -217,6 +217,7 @@ impl Machine {
             settled: settled.list,
             live,
             read_failure: self.shown.read_failure.clone(),
+            catching_up: self.shown.reads.in_flight.is_some() || self.shown.reads.retry.is_some(),
             running: self.running(),
             stop: self.stop_state(),
             interactions: self.interactions(),

@@ -25,6 +25,8 @@ pub struct View {
     pub live: Option<Live>,
     /// The last read failed: what is shown may be old. For an unobtrusive note.
     pub read_failure: Option<Failure>,
+    /// Whether a read is on its way, or due after a pause. Without one a failure stays until the next occasion.
+    pub catching_up: bool,
     /// What runs in the thread.
     pub running: Option<Running>,
     /// What a Stop button shows.

@@ -16,7 +16,7 @@ use turnfast_shared::{
 };
 
 use super::{
-    access, body,
+    access, attachments, body,
     path::{self, AgentPath, ProjectPath, Segments, ThreadPath},
     problem::ApiError,
     query,
@@ -59,7 +59,7 @@ pub async fn agents(
     Segments(path): Segments<ProjectPath>,
 ) -> Result<Json<AgentList>, ApiError> {
     let project = access::project(&app, &caller, &path.project_id, Scope::AgentRead)?;
-    Ok(Json(AgentList { agents: app.catalog.agents(&project.id).map(wire_agent).collect() }))
+    Ok(Json(AgentList { agents: app.catalog.agents(&project.id).map(|entry| wire_agent(&app, entry)).collect() }))
 }
 
 /// An agent
@@ -73,17 +73,23 @@ pub async fn agent(
     Segments(path): Segments<AgentPath>,
 ) -> Result<Json<Agent>, ApiError> {
     let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentRead)?;
-    Ok(Json(wire_agent(agent.entry)))
+    Ok(Json(wire_agent(&app, agent.entry)))
 }
 
-fn wire_agent(entry: &Entry) -> Agent {
+fn wire_agent(app: &App, entry: &Entry) -> Agent {
     let agent = &entry.agent;
     let engine = match agent.engine {
         EngineKind::Native => "native",
         EngineKind::Openclaw => "openclaw",
         EngineKind::Demo => "demo",
     };
-    Agent { id: agent.id.clone(), name: agent.name.clone(), engine: engine.to_owned(), model: agent.model.clone() }
+    Agent {
+        id: agent.id.clone(),
+        name: agent.name.clone(),
+        engine: engine.to_owned(),
+        model: agent.model.clone(),
+        attachments: attachments::wire_limits(&app.config.limits).filter(|_| agent.attachments),
+    }
 }
 
 /// The caller's threads, newest first
@@ -192,6 +198,7 @@ fn wire_thread(row: ThreadRow) -> Thread {
         updated_at: clock::rfc3339(row.updated_at),
         revision: row.revision,
         active_execution_id: row.active,
+        suspended: row.suspended,
     }
 }
 
@@ -220,6 +227,7 @@ mod tests {
             updated_at: 1_796_052_309_007,
             revision: 1,
             active: None,
+            suspended: false,
         };
         let cursor = ThreadCursor { updated_at: row.updated_at, id: row.id };
         assert_eq!(decode_cursor(&encode_cursor(&row)), Some(cursor));

@@ -684,6 +684,14 @@ pub(crate) async fn threads_are_listed_newest_first_in_pages(store: S) {
     assert_eq!(seen, [5, 4, 3, 2, 1].map(thread));
     let row = store.thread(&key(2)).await.unwrap().unwrap();
     assert_eq!((row.title.as_str(), row.active, row.created_at), ("title 2", Some(execution(2)), 10));
+    assert!(!row.suspended);
+    suspend(&store, key(2), 2, vec![approval("c1", 2)]).await;
+    let row = store.thread(&key(2)).await.unwrap().unwrap();
+    assert_eq!((row.active, row.suspended), (None, true));
+    assert_eq!(
+        store.threads(&k.project, &k.agent, k.owner, None, 9).await.unwrap().iter().filter(|row| row.suspended).count(),
+        1
+    );
 }
 
 /// A thread is renamed, and deleted with all it holds, but not while it runs.

@@ -381,6 +381,8 @@ pub struct ThreadRow {
     pub revision: u64,
     /// The execution that runs.
     pub active: Option<ExecutionId>,
+    /// Whether its turn waits for a person.
+    pub suspended: bool,
 }
 
 /// Where a page of threads begins: behind the thread with these values.

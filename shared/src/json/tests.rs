@@ -152,13 +152,20 @@ fn answers_read_as_serde_reads_them() {
         updated_at: "u".into(),
         revision: 1,
         active_execution_id: Some(id(2)),
+        suspended: true,
     };
     check(&ThreadPage { threads: vec![thread], next_cursor: Some("n".into()) });
     check(&Me { id: id(1), name: "n".into() });
     let slug: Slug = "demo".parse().unwrap();
     check(&ProjectList { projects: vec![Project { id: slug.clone(), name: "n".into(), scopes: vec!["agent:read".into()] }] });
     check(&AgentList {
-        agents: vec![Agent { id: slug.clone(), name: "n".into(), engine: "demo".into(), model: Some("m".into()) }],
+        agents: vec![Agent {
+            id: slug.clone(),
+            name: "n".into(),
+            engine: "demo".into(),
+            model: Some("m".into()),
+            attachments: Some(AttachmentLimits { max: 8, max_bytes: 100 }),
+        }],
     });
     check(&Problem {
         field: Some("f".into()),

@@ -156,14 +156,16 @@ fn a_failed_read_keeps_everything_says_so_and_is_tried_after_1_s_and_2_s_then_on
         for pause in [1_000, 2_000] {
             page.answer_read(Err(failure.clone()));
             assert_eq!((page.texts(), page.view().read_failure), (before.clone(), Some(failure.clone())));
+            assert!(page.view().catching_up, "it is tried again by itself");
             page.wait(pause - 1);
             assert_eq!(page.reads, [], "not before {pause} ms");
             page.wait(1);
         }
         page.answer_read(Err(failure.clone()));
         page.wait(3_600_000);
-        assert_eq!((page.reads.len(), page.texts()), (0, before));
+        assert_eq!((page.reads.len(), page.texts(), page.view().catching_up), (0, before, false));
         page.input(Input::Occasion(Occasion::Online));
+        assert!(page.view().catching_up);
         page.answer_read(Err(failure));
         page.wait(1_000);
         page.answer_read(Ok(partial(snapshot(5, vec![]))));
