@@ -11,7 +11,7 @@ use gloo_timers::future::TimeoutFuture;
 use js_sys::{Array, Function, Reflect};
 use serde_json::{Value, json};
 use turnfast_client_core::{
-    browser::{Client, Subscription, ThreadHandle, forget_drafts},
+    browser::{Client, Scope, Subscription, ThreadHandle, forget_drafts},
     shared::{Code, api::PushEvent, ids::ThreadId, message::ExecutionStatus},
     thread::{Cause, Failure, Load, Running, Stop},
 };
@@ -127,7 +127,7 @@ async fn a_draft_survives_in_storage_until_it_is_forgotten() {
     drop(handle);
     assert_eq!(&*open("/draft", Some(1)).view().draft, "not yet");
     assert_eq!(&*open("/draft", Some(2)).view().draft, "");
-    forget_drafts();
+    forget_drafts(&Scope::global());
     assert_eq!(&*open("/draft", Some(1)).view().draft, "");
 }
 

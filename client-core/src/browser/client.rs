@@ -7,7 +7,7 @@ use turnfast_shared::{
     ids::{Slug, ThreadId},
 };
 
-use super::{Subscription, ThreadHandle, push::Push};
+use super::{Scope, Subscription, ThreadHandle, push::Push};
 
 /// One server, over the page's session cookie. Clones share the `/push` connection; make one per page.
 #[derive(Clone)]
@@ -16,6 +16,7 @@ pub struct Client {
 }
 
 struct Inner {
+    scope: Scope,
     base_url: String,
     push: OnceCell<Rc<Push>>,
 }
@@ -25,7 +26,17 @@ impl Client {
     /// [`Client::open`] or [`Client::on_push`]; until then nobody need be signed in.
     #[must_use]
     pub fn new(base_url: impl Into<String>) -> Self {
-        Self { inner: Rc::new(Inner { base_url: base_url.into(), push: OnceCell::new() }) }
+        Self::within(Scope::global(), base_url)
+    }
+
+    /// [`Client::new`], with what `scope` offers instead of what the page does.
+    #[must_use]
+    pub fn within(scope: Scope, base_url: impl Into<String>) -> Self {
+        Self { inner: Rc::new(Inner { scope, base_url: base_url.into(), push: OnceCell::new() }) }
+    }
+
+    pub(super) fn scope(&self) -> &Scope {
+        &self.inner.scope
     }
 
     /// Where the server is; see [`Client::new`].
@@ -47,6 +58,6 @@ impl Client {
     }
 
     pub(super) fn push(&self) -> &Rc<Push> {
-        self.inner.push.get_or_init(|| Push::start(&self.inner.base_url))
+        self.inner.push.get_or_init(|| Push::start(self.inner.scope.clone(), &self.inner.base_url))
     }
 }

@@ -1,8 +1,8 @@
-//! Drafts in the page's localStorage, one entry per thread.
+//! Drafts in localStorage, one entry per thread.
 
 use turnfast_shared::ids::{Slug, ThreadId};
-use web_sys::Storage;
 
+use super::{Client, Scope};
 use crate::thread::StoredDraft;
 
 const PREFIX: &str = "turnfast.draft.";
@@ -13,19 +13,19 @@ pub(super) struct Drafts {
 }
 
 impl Drafts {
-    pub(super) fn new(project: &Slug, agent: &Slug) -> Self {
-        Self { prefix: format!("{PREFIX}{project}.{agent}.") }
+    pub(super) fn new(client: &Client, project: &Slug, agent: &Slug) -> Self {
+        Self { prefix: format!("{PREFIX}{}{project}.{agent}.", client.base_url()) }
     }
 
     /// What is kept for the thread; `None` as well where it cannot be read.
-    pub(super) fn load(&self, thread: Option<ThreadId>) -> Option<StoredDraft> {
-        let text = storage()?.get_item(&self.key(thread)).ok()??;
+    pub(super) fn load(&self, scope: &Scope, thread: Option<ThreadId>) -> Option<StoredDraft> {
+        let text = scope.storage()?.get_item(&self.key(thread)).ok()??;
         turnfast_shared::json::read(&text)
     }
 
     /// Keeps a draft. `false`: it is not kept, since storage is full or forbidden.
-    pub(super) fn save(&self, thread: Option<ThreadId>, draft: &StoredDraft) -> bool {
-        let (Some(storage), key) = (storage(), self.key(thread)) else { return false };
+    pub(super) fn save(&self, scope: &Scope, thread: Option<ThreadId>, draft: &StoredDraft) -> bool {
+        let (Some(storage), key) = (scope.storage(), self.key(thread)) else { return false };
         if draft.is_empty() {
             return storage.remove_item(&key).is_ok();
         }
@@ -38,13 +38,9 @@ impl Drafts {
     }
 }
 
-fn storage() -> Option<Storage> {
-    web_sys::window()?.local_storage().ok()?
-}
-
 /// Removes every draft of this browser: for a sign-out, after which somebody else may sit here.
-pub fn forget_drafts() {
-    let Some(storage) = storage() else { return };
+pub fn forget_drafts(scope: &Scope) {
+    let Some(storage) = scope.storage() else { return };
     let keys: Vec<_> = (0..storage.length().unwrap_or(0)).filter_map(|at| storage.key(at).ok()?).collect();
     for key in keys.iter().filter(|key| key.starts_with(PREFIX)) {
         // A failure leaves the entry, and nothing else can be done about it.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use turnfast_client_core::{
-    browser::{Client, Subscription, ThreadHandle, forget_drafts},
+    browser::{Client, Scope, Subscription, ThreadHandle, forget_drafts},
     thread::Failure,
 };
 use turnfast_shared::{
@@ -554,7 +554,7 @@ impl App {
             match api::sign_out().await {
                 Ok(()) => {
                     // Everything of this person leaves the screen, the memory and what this browser keeps.
-                    forget_drafts();
+                    forget_drafts(&Scope::global());
                     page::start_over();
                 }
                 Err(failure) if api::is_signed_out(&failure) => page::start_over(),
