@@ -31,6 +31,12 @@ impl Answer {
     pub fn read<T: FromJson>(&self) -> Result<T, Failure> {
         json::read(&self.text).ok_or(Failure::Unreadable { status: self.status })
     }
+
+    /// The text that it is; empty where the server has nothing to say.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
 }
 
 /// Sends a request, with a JSON text as its body where there is one. The head of the answer is waited for
