@@ -1,4 +1,4 @@
-/** A page that counts how often each row of a thread is rendered: `/renders.html#THREAD`. */
+/** A page that counts how often rows of a thread are rendered: `/renders.html?agent=AGENT#THREAD`. */
 import { memo, useSyncExternalStore } from "react";
 import { createRoot } from "react-dom/client";
 import { type Message, connect, textOf } from "turnfast-client";
@@ -7,7 +7,8 @@ const counts = { rows: 0, lists: 0 };
 Object.assign(globalThis, { counts });
 
 const client = await connect();
-const thread = client.thread({ project: "demo", agent: "assistant", threadId: location.hash.slice(1) });
+const agent = new URLSearchParams(location.search).get("agent")!;
+const thread = client.thread({ project: "demo", agent, threadId: location.hash.slice(1) });
 Object.assign(globalThis, { thread });
 
 const Row = memo(function Row({ message }: { message: Message }) {
