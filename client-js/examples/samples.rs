@@ -257,7 +257,6 @@ fn events(out: &mut Samples) {
     out.some("Event", &Event::Error { message: text("m"), error_code: None });
 }
 
-#[expect(clippy::too_many_lines, reason = "a list")]
 fn bodies(out: &mut Samples) {
     let attachment = NewAttachment { name: text("n"), media_type: text("text/plain"), data: text("") };
     out.full("NewAttachment", &attachment);

@@ -42,7 +42,7 @@ fn fields(properties: &Map<String, Value>, schema: &Value, indent: &str) -> Resu
             value = value.strip_suffix(" | null").map(str::to_owned).unwrap_or(value);
         }
         let mark = if is_required { "" } else { "?" };
-        write!(out, "{}{indent}readonly {name}{mark}: {value};\n", comment(property, indent))?;
+        writeln!(out, "{}{indent}readonly {name}{mark}: {value};", comment(property, indent))?;
     }
     Ok(out)
 }
