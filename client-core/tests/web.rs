@@ -11,7 +11,7 @@ use gloo_timers::future::TimeoutFuture;
 use js_sys::{Array, Function, Reflect};
 use serde_json::{Value, json};
 use turnfast_client_core::{
-    browser::{Client, Subscription, ThreadHandle, forget_drafts},
+    browser::{Client, Scope, Subscription, ThreadHandle, forget_drafts},
     shared::{Code, api::PushEvent, ids::ThreadId, message::ExecutionStatus},
     thread::{Cause, Failure, Load, Running, Stop},
 };
@@ -90,7 +90,7 @@ fn open(base: &str, thread: Option<u128>) -> ThreadHandle {
 fn open_as(base: &str, user: u128, thread: Option<u128>) -> ThreadHandle {
     script("install", &[]);
     let client = Client::new(base);
-    client.set_user(Uuid::from_u128(user).into());
+    client.set_user(Uuid::from_u128(user));
     client.open("demo".parse().unwrap(), "assistant".parse().unwrap(), thread.map(|n| Uuid::from_u128(n).into()))
 }
 
@@ -133,7 +133,7 @@ async fn a_draft_survives_in_storage_until_it_is_forgotten() {
     drop(handle);
     assert_eq!(&*open("/draft", Some(1)).view().draft, "not yet");
     assert_eq!(&*open("/draft", Some(2)).view().draft, "");
-    forget_drafts();
+    forget_drafts(&Scope::global());
     assert_eq!(&*open("/draft", Some(1)).view().draft, "");
 }
 
@@ -155,7 +155,7 @@ async fn drafts_are_kept_for_their_writer_and_for_nobody_else() {
     assert!(!stranger.view().draft_kept);
     drop(stranger);
     assert_eq!([draft(2), draft(1)], ["", "mine"]);
-    forget_drafts();
+    forget_drafts(&Scope::global());
     assert_eq!(draft(1), "");
 }
 

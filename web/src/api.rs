@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use turnfast_client_core::{
-    browser::{Answer, request},
+    browser::{Answer, Scope, request},
     thread::Failure,
 };
 use turnfast_shared::{
@@ -127,7 +127,7 @@ async fn answer<T: FromJson>(method: &'static str, path: &str, body: Option<Stri
 
 async fn send(method: &'static str, path: &str, body: Option<String>) -> Result<Answer, Failure> {
     let abort = web_sys::AbortController::new().map_err(|_| Failure::Broken)?;
-    request(method, path, body, abort).await
+    request(&Scope::global(), method, path, body, abort).await
 }
 
 /// The request's body; what these types hold can always be written.

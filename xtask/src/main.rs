@@ -4,10 +4,12 @@
 mod build;
 mod fuzz;
 mod install;
+mod package;
 mod repo;
 mod shorten;
 mod size;
 mod test;
+mod types;
 mod web;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -50,12 +52,27 @@ enum Command {
     Build,
     /// Builds the web app into target/web.
     Web,
+    /// Builds the npm package into target/package.
+    Package,
+    /// Builds the npm package and the pages that the end-to-end tests try it with, into target/example.
+    Example,
+    /// Measures: `client` is what one delta costs a front end in a short thread and in a long one.
+    Bench {
+        /// What to measure.
+        what: Bench,
+    },
     /// Writes server/openapi.json from the server's routes.
     Openapi,
     /// Makes requests up from the OpenAPI document and holds the answers of a live server to it.
     Fuzz,
     /// Measures what a browser downloads against its limit.
     Size,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Bench {
+    /// The npm package.
+    Client,
 }
 
 fn main() -> ExitCode {
@@ -66,6 +83,9 @@ fn main() -> ExitCode {
         Command::Conformance { args } => build::conformance(&repo, &args),
         Command::Build => build::release(&repo),
         Command::Web => web::build(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Package => package::build(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Example => package::build(&repo).and_then(|()| package::example(&repo)).map(|()| ExitCode::SUCCESS),
+        Command::Bench { what: Bench::Client } => package::bench(&repo).map(|()| ExitCode::SUCCESS),
         Command::Openapi => build::openapi(&repo),
         Command::Fuzz => {
             repo::run(&mut build::dev_server(&repo))?;

@@ -1,16 +1,17 @@
 //! The server as a page sees it.
 
 use std::{
-    cell::{Cell, OnceCell},
+    cell::{OnceCell, RefCell},
+    fmt::Display,
     rc::Rc,
 };
 
 use turnfast_shared::{
     api::PushEvent,
-    ids::{Slug, ThreadId, UserId},
+    ids::{Slug, ThreadId},
 };
 
-use super::{Subscription, ThreadHandle, drafts::forget_drafts_of_nobody, push::Push};
+use super::{Scope, Subscription, ThreadHandle, drafts::forget_drafts_of_nobody, push::Push};
 
 /// One server, over the page's session cookie. Clones share the `/push` connection; make one per page.
 #[derive(Clone)]
@@ -19,9 +20,10 @@ pub struct Client {
 }
 
 struct Inner {
+    scope: Scope,
     base_url: String,
     push: OnceCell<Rc<Push>>,
-    user: Cell<Option<UserId>>,
+    drafts_of: RefCell<Option<String>>,
 }
 
 impl Client {
@@ -29,7 +31,18 @@ impl Client {
     /// [`Client::open`] or [`Client::on_push`]; until then nobody need be signed in.
     #[must_use]
     pub fn new(base_url: impl Into<String>) -> Self {
-        Self { inner: Rc::new(Inner { base_url: base_url.into(), push: OnceCell::new(), user: Cell::new(None) }) }
+        Self::within(Scope::global(), base_url)
+    }
+
+    /// [`Client::new`], with what `scope` offers instead of what the page does.
+    #[must_use]
+    pub fn within(scope: Scope, base_url: impl Into<String>) -> Self {
+        let inner = Inner { scope, base_url: base_url.into(), push: OnceCell::new(), drafts_of: RefCell::default() };
+        Self { inner: Rc::new(inner) }
+    }
+
+    pub(super) fn scope(&self) -> &Scope {
+        &self.inner.scope
     }
 
     /// Where the server is; see [`Client::new`].
@@ -40,13 +53,13 @@ impl Client {
 
     /// Says who is signed in. Drafts are kept per user, so that whoever sits here next sees none of them: threads that are opened
     /// before this is known keep theirs only as long as they are open.
-    pub fn set_user(&self, user: UserId) {
-        forget_drafts_of_nobody();
-        self.inner.user.set(Some(user));
+    pub fn set_user(&self, user: impl Display) {
+        forget_drafts_of_nobody(self.scope());
+        self.inner.drafts_of.replace(Some(user.to_string()));
     }
 
-    pub(super) fn user(&self) -> Option<UserId> {
-        self.inner.user.get()
+    pub(super) fn drafts_of(&self) -> Option<String> {
+        self.inner.drafts_of.borrow().clone()
     }
 
     /// Opens a thread of an agent; `None`: a new one, which gets its id when its first message is accepted.
@@ -68,6 +81,6 @@ impl Client {
     }
 
     pub(super) fn push(&self) -> &Rc<Push> {
-        self.inner.push.get_or_init(|| Push::start(&self.inner.base_url))
+        self.inner.push.get_or_init(|| Push::start(self.inner.scope.clone(), &self.inner.base_url))
     }
 }

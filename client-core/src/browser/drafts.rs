@@ -1,9 +1,8 @@
-//! Drafts in the page's localStorage, one entry per user and thread.
+//! Drafts in localStorage, one entry per user and thread.
 
 use turnfast_shared::ids::{Slug, ThreadId};
-use web_sys::Storage;
 
-use super::Client;
+use super::{Client, Scope};
 use crate::thread::StoredDraft;
 
 const PREFIX: &str = "turnfast.drafts.";
@@ -17,18 +16,19 @@ pub(super) struct Drafts {
 
 impl Drafts {
     pub(super) fn new(client: &Client, project: &Slug, agent: &Slug) -> Self {
-        Self { prefix: client.user().map(|user| format!("{PREFIX}{user}.{project}.{agent}.")) }
+        let prefix = client.drafts_of().map(|user| format!("{PREFIX}{}{user}.{project}.{agent}.", client.base_url()));
+        Self { prefix }
     }
 
     /// What is kept for the thread; `None` as well where it cannot be read.
-    pub(super) fn load(&self, thread: Option<ThreadId>) -> Option<StoredDraft> {
-        let text = storage()?.get_item(&self.key(thread)?).ok()??;
+    pub(super) fn load(&self, scope: &Scope, thread: Option<ThreadId>) -> Option<StoredDraft> {
+        let text = scope.storage()?.get_item(&self.key(thread)?).ok()??;
         turnfast_shared::json::read(&text)
     }
 
     /// Keeps a draft. `false`: it is not kept, since storage is full or forbidden, or it is not known whose it is.
-    pub(super) fn save(&self, thread: Option<ThreadId>, draft: &StoredDraft) -> bool {
-        let (Some(storage), Some(key)) = (storage(), self.key(thread)) else { return false };
+    pub(super) fn save(&self, scope: &Scope, thread: Option<ThreadId>, draft: &StoredDraft) -> bool {
+        let (Some(storage), Some(key)) = (scope.storage(), self.key(thread)) else { return false };
         if draft.is_empty() {
             return storage.remove_item(&key).is_ok();
         }
@@ -41,23 +41,19 @@ impl Drafts {
     }
 }
 
-fn storage() -> Option<Storage> {
-    web_sys::window()?.local_storage().ok()?
-}
-
 /// Removes every draft of this browser, whoever wrote it.
-pub fn forget_drafts() {
-    remove(PREFIX);
-    forget_drafts_of_nobody();
+pub fn forget_drafts(scope: &Scope) {
+    remove(scope, PREFIX);
+    forget_drafts_of_nobody(scope);
 }
 
 /// Removes the drafts that earlier versions kept for whoever comes.
-pub(super) fn forget_drafts_of_nobody() {
-    remove(OF_NOBODY);
+pub(super) fn forget_drafts_of_nobody(scope: &Scope) {
+    remove(scope, OF_NOBODY);
 }
 
-fn remove(prefix: &str) {
-    let Some(storage) = storage() else { return };
+fn remove(scope: &Scope, prefix: &str) {
+    let Some(storage) = scope.storage() else { return };
     let keys: Vec<_> = (0..storage.length().unwrap_or(0)).filter_map(|at| storage.key(at).ok()?).collect();
     for key in keys.iter().filter(|key| key.starts_with(prefix)) {
         // A failure leaves the entry, and nothing else can be done about it.

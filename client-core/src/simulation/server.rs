@@ -220,7 +220,7 @@ impl Server {
     /// A running turn ends. What is recorded is final before `done` goes out.
     pub(super) fn end(&mut self, execution: ExecutionId, status: ExecutionStatus) {
         let Some(turn) = self.turns.get(&execution) else { return };
-        for event in turn.timeline.closing_events(status) {
+        for event in turn.timeline.closing_events(status, 0) {
             self.say(execution, event);
         }
         let Some(turn) = self.turns.remove(&execution) else { return };

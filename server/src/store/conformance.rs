@@ -653,7 +653,9 @@ pub(crate) async fn wishes_to_stop_are_found(store: S) {
     for n in [1, 2] {
         store.request_stop(&key(n), execution(n), 5).await.unwrap();
     }
-    finish(&store, key(2), 2).await;
+    let stopped = end(ExecutionStatus::Cancelled, &[]);
+    let outcome = write(&store, Flush { end: Some(stopped), ..flush_of(key(2), 2) }).await;
+    assert!(matches!(outcome, FlushOutcome::Written { ended: true, .. }), "{outcome:?}");
     assert_eq!(store.stop_wishes((1..=9).map(execution).collect()).await.unwrap(), [execution(1)]);
     assert_eq!(store.stop_wishes(vec![execution(3)]).await.unwrap(), []);
     assert_eq!(store.stop_wishes(Vec::new()).await.unwrap(), []);

@@ -5,6 +5,7 @@ mod attachments;
 mod crash;
 mod delegation;
 mod followers;
+mod frontend;
 mod harness;
 mod interactions;
 mod mcp;

@@ -21,7 +21,7 @@ pub struct Document {
 
 impl Document {
     /// An empty one that has room for so many nodes only.
-    #[cfg(test)]
+    #[cfg(all(test, not(target_arch = "wasm32")))]
     pub(super) fn with_room(nodes: usize) -> Self {
         Self { closed_nodes: MAX_NODES - nodes, ..Self::default() }
     }

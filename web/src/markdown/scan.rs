@@ -69,7 +69,7 @@ pub(super) fn tally(bytes: usize) {
 }
 
 /// What was tallied on this thread since the last call.
-#[cfg(test)]
+#[cfg(all(test, not(target_arch = "wasm32")))]
 pub(super) fn take_work() -> usize {
     WORK.with(|work| work.take())
 }

@@ -295,6 +295,7 @@ impl Record {
             updated_at: thread.updated_at,
             revision: thread.revision,
             active: self.active(thread.key.thread),
+            suspended: self.executions.values().any(|e| e.thread == thread.key.thread && e.state == Run::Suspended),
         }
     }
 

@@ -170,8 +170,10 @@ impl TurnStore for PostgresStore {
         self.statement(move |c| {
             Box::pin(async move {
                 let rows = sqlx::query(
-                    "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active
-                     FROM threads t LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
+                    "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active, s.id IS NOT NULL AS suspended
+                     FROM threads t
+                     LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
+                     LEFT JOIN executions s ON s.thread_id = t.id AND s.status = 'suspended'
                      WHERE t.owner_id = $1 AND t.project_id = $2 AND t.agent_id = $3
                        AND ($4::bigint IS NULL OR (t.updated_at, t.id) < ($4, $5::uuid))
                      ORDER BY t.updated_at DESC, t.id DESC LIMIT $6",
@@ -195,8 +197,10 @@ impl TurnStore for PostgresStore {
         self.statement(move |c| {
             Box::pin(async move {
                 let row = sqlx::query(
-                    "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active
-                     FROM threads t LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
+                    "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active, s.id IS NOT NULL AS suspended
+                     FROM threads t
+                     LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
+                     LEFT JOIN executions s ON s.thread_id = t.id AND s.status = 'suspended'
                      WHERE t.id = $1 AND t.owner_id = $2 AND t.project_id = $3 AND t.agent_id = $4",
                 )
                 .bind(key.thread.0)
@@ -1014,6 +1018,7 @@ fn thread_row(row: &PgRow) -> Result<ThreadRow> {
         updated_at: row.try_get("updated_at")?,
         revision: unsigned(row, "revision")?,
         active: row.try_get::<Option<Uuid>, _>("active")?.map(Into::into),
+        suspended: row.try_get("suspended")?,
     })
 }
 
