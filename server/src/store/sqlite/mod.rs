@@ -4,11 +4,20 @@ mod auth;
 pub mod backup;
 mod turns;
 
-use std::{path::Path, str::FromStr, time::Duration};
+use std::{
+    path::Path,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use sqlx::{
-    SqliteConnection, SqlitePool,
+    Connection as _, SqliteConnection, SqlitePool,
+    pool::PoolConnectionMetadata,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio_util::task::TaskTracker;
@@ -29,6 +38,8 @@ pub struct SqliteStore {
     readers: SqlitePool,
     /// Writes that run; see [`SqliteStore::write`].
     writes: TaskTracker,
+    /// Whether the last write failed for want of the database; see [`SqliteStore::check`].
+    write_failed: Arc<AtomicBool>,
 }
 
 impl SqliteStore {
@@ -51,6 +62,7 @@ impl SqliteStore {
             .acquire_timeout(ACQUIRE)
             .idle_timeout(None)
             .max_lifetime(None)
+            .before_acquire(is_at_rest)
             .connect_with(options.clone())
             .await?;
         sqlx::migrate!("migrations/sqlite")
@@ -60,9 +72,10 @@ impl SqliteStore {
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
             .acquire_timeout(ACQUIRE)
+            .before_acquire(is_at_rest)
             .connect_with(options.read_only(true))
             .await?;
-        Ok(Self { writer, readers, writes: TaskTracker::new() })
+        Ok(Self { writer, readers, writes: TaskTracker::new(), write_failed: Arc::default() })
     }
 
     /// Where single-statement reads come from.
@@ -81,13 +94,35 @@ impl SqliteStore {
         W: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
     {
         let pool = self.writer.clone();
+        let write_failed = self.write_failed.clone();
         let task = self.writes.spawn(async move {
-            let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
-            let value = work(&mut transaction).await?;
-            transaction.commit().await?;
-            Ok(value)
+            let written = async {
+                let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
+                let value = work(&mut transaction).await?;
+                transaction.commit().await?;
+                Ok(value)
+            };
+            let written = written.await;
+            write_failed.store(matches!(written, Err(StoreError::Unavailable(_))), Ordering::Relaxed);
+            written
         });
         task.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+    }
+
+    /// Whether the database can be read and written. It writes only where the last write failed: a page that stays as it is.
+    async fn check(&self) -> Result<(), StoreError> {
+        sqlx::query("SELECT 1").execute(self.readers()).await?;
+        if self.write_failed.load(Ordering::Relaxed) {
+            self.write(|connection| {
+                Box::pin(async move {
+                    // The number is free for an application's use, and this one has none for it.
+                    sqlx::query("PRAGMA user_version = 0").execute(connection).await?;
+                    Ok(())
+                })
+            })
+            .await?;
+        }
+        Ok(())
     }
 
     /// Runs `work` on one state of the database: a read transaction, in a task of its own for the reason given at
@@ -123,9 +158,20 @@ impl SqliteStore {
     }
 }
 
+/// Whether a connection may be used again. Where the disk is full or broken, SQLite ends a transaction by itself; `ROLLBACK` and
+/// `COMMIT` then fail, and sqlx takes the connection to be inside the transaction for ever. Such a connection is closed, and the pool
+/// opens another in its place.
+fn is_at_rest(connection: &mut SqliteConnection, _: PoolConnectionMetadata) -> BoxFuture<'_, sqlx::Result<bool>> {
+    let at_rest = !connection.is_in_transaction();
+    if !at_rest {
+        tracing::warn!("a transaction could not be ended; its connection is replaced");
+    }
+    Box::pin(std::future::ready(Ok(at_rest)))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::SqliteStore;
+    use super::{SqliteStore, StoreError};
     use crate::store::conformance::conformance;
 
     async fn open() -> (SqliteStore, tempfile::TempDir) {
@@ -159,5 +205,83 @@ mod tests {
         threads_are_renamed_and_deleted
         attachments_come_and_go_with_their_thread
         dropped_callers_leave_nothing_half_done
+    }
+
+    /// Ends the transaction beneath sqlx, as SQLite does where the disk is full.
+    async fn cut(connection: &mut sqlx::SqliteConnection) {
+        sqlx::query("ROLLBACK").execute(connection).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_transaction_that_cannot_be_ended_takes_only_its_own_connection_along() {
+        let (store, _folder) = open().await;
+        let write = || store.write(|c| Box::pin(async move { Ok(sqlx::query("PRAGMA user_version = 0").execute(c).await?) }));
+        for _ in 0..2 {
+            let failed: Result<(), _> = store
+                .write(|c| {
+                    Box::pin(async move {
+                        cut(c).await;
+                        Err(StoreError::Unavailable("the disk is full".to_owned()))
+                    })
+                })
+                .await;
+            assert!(failed.unwrap_err().to_string().contains("the disk is full"));
+            write().await.unwrap();
+            let uncommitted = store
+                .write(|c| {
+                    Box::pin(async move {
+                        cut(c).await;
+                        Ok(())
+                    })
+                })
+                .await;
+            assert!(uncommitted.unwrap_err().to_string().contains("no transaction is active"));
+            write().await.unwrap();
+            let panicked: Result<(), _> = store
+                .write(|c| {
+                    Box::pin(async move {
+                        cut(c).await;
+                        panic!("a bug")
+                    })
+                })
+                .await;
+            panicked.unwrap_err();
+            write().await.unwrap();
+        }
+        for _ in 0..2 * super::READERS {
+            let cut_read = store
+                .read(|c| {
+                    Box::pin(async move {
+                        cut(c).await;
+                        Ok(())
+                    })
+                })
+                .await;
+            cut_read.unwrap_err();
+        }
+        store.read(|c| Box::pin(async move { Ok(sqlx::query("SELECT 1").execute(c).await?) })).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn readiness_tries_a_write_only_after_one_that_failed() {
+        let (store, _folder) = open().await;
+        let read_only = async |on: bool| {
+            let statement = if on { "PRAGMA query_only = ON" } else { "PRAGMA query_only = OFF" };
+            sqlx::query(statement).execute(&store.writer).await.unwrap();
+        };
+        let write = || store.write(|c| Box::pin(async move { Ok(sqlx::query("CREATE TABLE t (a)").execute(c).await?) }));
+        store.check().await.unwrap();
+        read_only(true).await;
+        store.check().await.unwrap();
+        write().await.unwrap_err();
+        for _ in 0..2 {
+            store.check().await.unwrap_err();
+        }
+        read_only(false).await;
+        store.check().await.unwrap();
+        read_only(true).await;
+        store.check().await.unwrap();
+        read_only(false).await;
+        write().await.unwrap();
     }
 }
