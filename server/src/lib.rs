@@ -10,6 +10,7 @@
 //! | [`auth`] | users, sessions, tokens, scopes | turns |
 //! | [`config`], [`cli`] | what is to run, and how it is told | |
 
+pub mod address;
 pub mod agents;
 pub mod app;
 pub mod auth;

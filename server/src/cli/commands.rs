@@ -11,6 +11,7 @@ use turnfast_shared::Millis;
 
 use super::{Failure, Token, User, note};
 use crate::{
+    address,
     auth::{self, Auth, Scopes, link_url, password},
     clock,
     config::{Config, Secret},
@@ -33,8 +34,21 @@ pub(super) fn refuse_postgres(config: &Config) -> Result<(), Failure> {
 async fn open(config: &Config) -> Result<Arc<SqliteStore>, Failure> {
     refuse_postgres(config)?;
     let folder = config.data_dir.display();
-    config.create_data_dir().map_err(|error| Failure::new(format!("the data folder {folder} cannot be used: {error}")))?;
+    config.create_data_dir().map_err(|error| {
+        Failure::new(format!("the data folder {folder} cannot be used: {error}; choose another with --data-dir"))
+    })?;
     Ok(Arc::new(SqliteStore::open(&config.sqlite_path()).await?))
+}
+
+/// Opens a database that is there: a mistyped folder must not become an empty one.
+async fn open_existing(config: &Config) -> Result<Arc<SqliteStore>, Failure> {
+    refuse_postgres(config)?;
+    let path = config.sqlite_path();
+    if !path.exists() {
+        let what = "`serve`, `migrate` and `user add` make one";
+        return Err(Failure::new(format!("there is no database {}; is --data-dir right? {what}", path.display())));
+    }
+    open(config).await
 }
 
 /// `check`, of a configuration that has no mistakes.
@@ -58,12 +72,7 @@ pub(super) async fn migrate(config: &Config) -> Result<String, Failure> {
 
 /// `backup`.
 pub(super) async fn backup(config: &Config, to: &Path) -> Result<String, Failure> {
-    refuse_postgres(config)?;
-    let from = config.sqlite_path();
-    if !from.exists() {
-        return Err(Failure::new(format!("there is no database {} to back up; is --data-dir right?", from.display())));
-    }
-    let store = open(config).await?;
+    let store = open_existing(config).await?;
     let done = store.backup(to).await;
     store.close().await;
     done.map_err(|error| Failure::new(format!("no backup was written: {error}")))?;
@@ -77,7 +86,10 @@ pub(super) async fn user(config: &Config, command: User) -> Result<String, Failu
         User::Add { password_stdin: true, .. } | User::Password { .. } => Some(read_password()?),
         _ => None,
     };
-    let store = open(config).await?;
+    let store = match command {
+        User::Add { .. } => open(config).await?,
+        _ => open_existing(config).await?,
+    };
     let auth = Auth::new(Arc::<SqliteStore>::clone(&store));
     let output = match command {
         User::Add { name, .. } => add(config, &auth, &name, hash).await,
@@ -115,10 +127,18 @@ fn show_link(config: &Config, link: &Secret) -> String {
     let hours = auth::LINK / (60 * 60 * 1_000);
     note(&format!("sign in once with this link, within {hours} hours:"));
     let listen = config.server.listen;
-    if config.server.public_url.is_none() && listen.port() == 0 {
-        note("the server picks its port, so put the address that it prints in front");
+    if config.server.public_url.is_some() {
+        return format!("{}\n", link_url(&config.base_url(listen), link));
+    }
+    if let Some(base_url) = address::of_running_server(&config.data_dir) {
+        return format!("{}\n", link_url(&base_url, link));
+    }
+    let folder = config.data_dir.display();
+    if listen.port() == 0 {
+        note(&format!("no server runs on {folder}: put the address that it will print in front"));
         return format!("{}\n", link_url("", link));
     }
+    note(&format!("no server runs on {folder}: the link is for one that listens on {listen}"));
     format!("{}\n", link_url(&config.base_url(listen), link))
 }
 
@@ -159,7 +179,7 @@ async fn list_users(config: &Config, store: &SqliteStore) -> Result<String, Fail
 
 /// `token …`.
 pub(super) async fn token(config: &Config, command: Token) -> Result<String, Failure> {
-    let store = open(config).await?;
+    let store = open_existing(config).await?;
     let output = match command {
         Token::Create { user, scopes, expires } => {
             let auth = Auth::new(Arc::<SqliteStore>::clone(&store));

@@ -40,7 +40,8 @@ async fn survives(installation: &Installation, provider: &Provider, mut disk: im
     let long = "y".repeat(LONG);
     let mut live = alice.say("assistant", &format!("[[words:2]][[hold:gate]][[say: {long}]]")).await?;
     let thread = live.started.thread;
-    let recorded = |read: &turnfast_shared::api::ThreadSnapshot| read.messages.last().is_some_and(|last| last.text().contains("word2"));
+    let recorded =
+        |read: &turnfast_shared::api::ThreadSnapshot| read.messages.last().is_some_and(|last| last.text().contains("word2"));
     alice.read_until("assistant", thread, "the first words in the record", recorded).await?;
 
     disk.fill(&server)?;

@@ -5,6 +5,8 @@ pub mod backup;
 mod turns;
 
 use std::{
+    fs::OpenOptions,
+    io,
     path::Path,
     str::FromStr,
     sync::{
@@ -17,6 +19,7 @@ use std::{
 use futures::future::BoxFuture;
 use sqlx::{
     Connection as _, SqliteConnection, SqlitePool,
+    migrate::MigrateError,
     pool::PoolConnectionMetadata,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
@@ -48,6 +51,8 @@ impl SqliteStore {
     /// # Errors
     /// The file cannot be opened, or a migration fails.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        let unusable = |error| unusable(path, &error);
+        create_private(path).map_err(|error| unusable(sqlx::Error::Io(error)))?;
         let options = SqliteConnectOptions::from_str("sqlite:")?
             .filename(path)
             .create_if_missing(true)
@@ -64,17 +69,16 @@ impl SqliteStore {
             .max_lifetime(None)
             .before_acquire(is_at_rest)
             .connect_with(options.clone())
-            .await?;
-        sqlx::migrate!("migrations/sqlite")
-            .run(&writer)
             .await
-            .map_err(|error| StoreError::Unavailable(format!("migrating {}: {error}", path.display())))?;
+            .map_err(unusable)?;
+        sqlx::migrate!("migrations/sqlite").run(&writer).await.map_err(|error| unmigrated(path, error))?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
             .acquire_timeout(ACQUIRE)
             .before_acquire(is_at_rest)
             .connect_with(options.read_only(true))
-            .await?;
+            .await
+            .map_err(unusable)?;
         Ok(Self { writer, readers, writes: TaskTracker::new(), write_failed: Arc::default() })
     }
 
@@ -158,6 +162,60 @@ impl SqliteStore {
     }
 }
 
+/// Creates the database's file where it is missing, for its owner alone: it holds password hashes and conversations. SQLite gives the
+/// files beside it the same rights. One that is there is not opened: closing it would take SQLite's locks off it.
+fn create_private(path: &Path) -> io::Result<()> {
+    let mut create = OpenOptions::new();
+    create.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut create, 0o600);
+    match create.open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Why a file cannot be used, and what to do about it.
+fn unusable(path: &Path, error: &sqlx::Error) -> StoreError {
+    let path = path.display();
+    let database = error.as_database_error();
+    let says = match (database, error) {
+        (Some(error), _) => error.message().to_owned(),
+        (None, sqlx::Error::Io(error)) => error.to_string(),
+        (None, error) => error.to_string(),
+    };
+    let code = database.and_then(|error| error.code()?.parse::<u32>().ok());
+    // The low byte of SQLite's result codes says what kind of error it is.
+    match code.map(|code| code & 0xff) {
+        // SQLITE_CORRUPT, SQLITE_NOTADB
+        Some(11 | 26) => StoreError::Corrupt(format!(
+            "{path} is damaged or no database of Turnfast ({says}); put a backup in its place, or move it away to start anew"
+        )),
+        // SQLITE_PERM, SQLITE_READONLY, SQLITE_CANTOPEN
+        Some(3 | 8 | 14) => StoreError::Unavailable(cannot_open(&path, &says)),
+        None if matches!(error, sqlx::Error::Io(_)) => StoreError::Unavailable(cannot_open(&path, &says)),
+        _ => StoreError::Unavailable(format!("{path}: {says}")),
+    }
+}
+
+fn cannot_open(path: &impl std::fmt::Display, says: &str) -> String {
+    format!("{path} cannot be opened for writing ({says}); it and its folder must belong to the user that runs Turnfast")
+}
+
+/// Why a database was not brought up to date, and what to do about it.
+fn unmigrated(path: &Path, error: MigrateError) -> StoreError {
+    match error {
+        MigrateError::VersionMissing(_) | MigrateError::VersionMismatch(_) => StoreError::Corrupt(format!(
+            "{} was written by another, probably newer version of Turnfast than this {}; run that version, or put a backup from before \
+             in its place",
+            path.display(),
+            env!("CARGO_PKG_VERSION")
+        )),
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => unusable(path, &error),
+        other => StoreError::Unavailable(format!("{} cannot be brought up to date: {other}", path.display())),
+    }
+}
+
 /// Whether a connection may be used again. Where the disk is full or broken, SQLite ends a transaction by itself; `ROLLBACK` and
 /// `COMMIT` then fail, and sqlx takes the connection to be inside the transaction for ever. Such a connection is closed, and the pool
 /// opens another in its place.
@@ -205,6 +263,42 @@ mod tests {
         threads_are_renamed_and_deleted
         attachments_come_and_go_with_their_thread
         dropped_callers_leave_nothing_half_done
+    }
+
+    /// What opening the database says.
+    async fn refusal(path: &std::path::Path) -> String {
+        let error = SqliteStore::open(path).await.unwrap_err().to_string();
+        assert!(error.contains(&path.display().to_string()), "{error}");
+        error
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_used_is_named_with_what_to_do() {
+        let (store, folder) = open().await;
+        let path = folder.path().join("turnfast.db");
+        store.close().await;
+
+        let whole = std::fs::read(&path).unwrap();
+        for damaged in [&b"this is no database"[..], &[7; 10_000], &whole[..whole.len() / 2]] {
+            std::fs::write(&path, damaged).unwrap();
+            let error = refusal(&path).await;
+            assert!(error.contains("damaged") && error.contains("backup"), "{error}");
+            assert_eq!(std::fs::read(&path).unwrap(), damaged, "nothing was changed");
+        }
+
+        std::fs::write(&path, &whole).unwrap();
+        let store = SqliteStore::open(&path).await.unwrap();
+        let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+                     VALUES (99991231000000, 'of the future', TRUE, x'00', 0)";
+        sqlx::query(newer).execute(&store.writer).await.unwrap();
+        store.close().await;
+        assert!(refusal(&path).await.contains("newer version of Turnfast"));
+
+        let nowhere = folder.path().join("no/such/folder.db");
+        assert!(refusal(&nowhere).await.contains("must belong to the user"));
+        let occupied = folder.path().join("occupied.db");
+        std::fs::create_dir(&occupied).unwrap();
+        assert!(refusal(&occupied).await.contains("cannot be opened for writing"));
     }
 
     /// Ends the transaction beneath sqlx, as SQLite does where the disk is full.
