@@ -12,6 +12,7 @@
 //! | [`redact`] | keeps secrets out of what is recorded, shown and logged | where they come from |
 //! | [`config`], [`cli`] | what is to run, and how it is told | |
 
+pub mod address;
 pub mod agents;
 pub mod app;
 pub mod auth;

@@ -271,7 +271,9 @@ fn log_to_stderr() {
         Some(Err(_)) => (EnvFilter::new(LOG), true),
         None => (EnvFilter::new(LOG), false),
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(LogWriter::default);
+    // A line that cannot be written, on a full disk for instance, is lost. Said on stderr, as it would be, it would end the task that
+    // logs: `eprintln!` panics where stderr takes nothing.
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(LogWriter::default).log_internal_errors(false);
     if io::stderr().is_terminal() {
         builder.init();
     } else {

@@ -493,7 +493,8 @@ pub trait TurnStore: Send + Sync {
     /// Deletes a thread that runs nothing.
     async fn delete_thread(&self, key: &ThreadKey) -> Result<DeleteOutcome, StoreError>;
 
-    /// Whether the database answers, for `/readyz`.
+    /// Whether the database can be read and written, for `/readyz`. Cheap while it can: a write is tried only where the last one
+    /// failed.
     async fn ping(&self) -> Result<(), StoreError>;
 
     /// Waits for the writes that run and closes the database. Nothing may be asked of it afterwards.

@@ -83,8 +83,7 @@ async fn run(store: Arc<dyn Store>, relay: Arc<Relay>, mut queue: mpsc::Unbounde
             }
             Err(error) => {
                 for (flush, reply) in flushes.iter().zip(replies) {
-                    let _ =
-                        reply.send(Err(Unwritten { flush: flush.clone(), error: StoreError::Unavailable(error.to_string()) }));
+                    let _ = reply.send(Err(Unwritten { flush: flush.clone(), error: error.clone() }));
                 }
             }
         }

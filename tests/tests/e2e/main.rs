@@ -4,6 +4,7 @@ mod access;
 mod attachments;
 mod crash;
 mod delegation;
+mod disk;
 mod followers;
 mod frontend;
 mod harness;

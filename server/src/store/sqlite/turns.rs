@@ -201,8 +201,7 @@ impl TurnStore for SqliteStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        sqlx::query("SELECT 1").execute(self.readers()).await?;
-        Ok(())
+        self.check().await
     }
 
     async fn close(&self) {
