@@ -9,6 +9,8 @@
 //! | [`agents`] | engines, models, tools | the record |
 //! | [`auth`] | users, sessions, tokens, scopes | turns |
 //! | [`config`], [`cli`] | what is to run, and how it is told | |
+//! | [`address`] | where the running server of a data folder is reached | |
+//! | [`text`] | what counts as blank in what people type | |
 
 pub mod address;
 pub mod agents;
@@ -20,4 +22,5 @@ pub mod config;
 pub mod http;
 pub mod relay;
 pub mod store;
+pub mod text;
 pub mod turns;
