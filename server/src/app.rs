@@ -158,7 +158,7 @@ pub async fn serve_until(
         streams: CancellationToken::new(),
         config,
     });
-    for warning in app.config.warnings() {
+    for warning in &app.config.warnings {
         tracing::warn!("{warning}");
     }
     if let Some(limit) = app.config.limits.interaction_expiry {

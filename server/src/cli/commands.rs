@@ -53,8 +53,8 @@ async fn open_existing(config: &Config) -> Result<Arc<SqliteStore>, Failure> {
 
 /// `check`, of a configuration that has no mistakes.
 pub(super) fn check(config: &Config, file: Option<&Path>) -> String {
-    for warning in config.warnings() {
-        note(&format!("warning: {warning}"));
+    for warning in &config.warnings {
+        note(&format!("{}:{}: warning: {}", warning.file.display(), warning.line, warning.message));
     }
     if let Err(failure) = refuse_postgres(config) {
         note(&format!("warning: {failure}"));
