@@ -99,7 +99,7 @@ pub async fn submit(
             engine,
         })
         .await?;
-    Ok(sse::response(stream, app.streams.clone()))
+    Ok(sse::response(&app, &caller, stream))
 }
 
 /// Answers a suspended tool call, and streams the turn on
@@ -140,7 +140,7 @@ pub async fn resume(
             engine,
         })
         .await?;
-    Ok(sse::response(stream, app.streams.clone()))
+    Ok(sse::response(&app, &caller, stream))
 }
 
 /// Databases take no NUL in text, and nobody types one.
