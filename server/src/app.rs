@@ -63,7 +63,7 @@ pub enum ServeError {
         /// What the system says.
         error: io::Error,
     },
-    /// The listener failed while serving.
+    /// The address it listens on, or signals, are not to be had from the system.
     #[error("the server failed: {0}")]
     Io(#[from] io::Error),
 }
@@ -173,7 +173,7 @@ pub async fn serve_until(
         streams: CancellationToken::new(),
         config,
     });
-    for warning in app.config.warnings() {
+    for warning in &app.config.warnings {
         tracing::warn!("{warning}");
     }
     if let Some(limit) = app.config.limits.interaction_expiry {
@@ -196,9 +196,8 @@ pub async fn serve_until(
     ready(bound, link.as_deref());
 
     let drained = CancellationToken::new();
-    let server = axum::serve(listener, http::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(drained.clone().cancelled_owned());
-    let serving = tokio::spawn(server.into_future());
+    let serving =
+        tokio::spawn(http::serve::serve(listener, http::router(app.clone()), http::serve::Patience::default(), drained.clone()));
 
     signals.next().await;
     tracing::info!(running = turns.running(), "shutting down: streams end, running turns go on until the drain deadline");
@@ -216,9 +215,7 @@ pub async fn serve_until(
     }
     drained.cancel();
     // Requests that are still answered get a moment; a client that does not read must not keep the process alive.
-    if let Ok(Ok(served)) = tokio::time::timeout(std::time::Duration::from_secs(2), serving).await {
-        served?;
-    }
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(2), serving).await;
     drop(published);
     turns.release().await;
     relay.close().await;

@@ -11,6 +11,8 @@
 //! | [`auth`] | users, sessions, tokens, scopes | turns |
 //! | [`redact`] | keeps secrets out of what is recorded, shown and logged | where they come from |
 //! | [`config`], [`cli`] | what is to run, and how it is told | |
+//! | [`address`] | where the running server of a data folder is reached | |
+//! | [`text`] | what counts as blank in what people type | |
 
 pub mod address;
 pub mod agents;
@@ -24,4 +26,5 @@ pub mod liveness;
 pub mod redact;
 pub mod relay;
 pub mod store;
+pub mod text;
 pub mod turns;

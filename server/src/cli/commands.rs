@@ -54,8 +54,8 @@ fn there_is_one(config: &Config) -> Result<(), Failure> {
 
 /// `check`, of a configuration that has no mistakes.
 pub(super) fn check(config: &Config, file: Option<&Path>) -> String {
-    for warning in config.warnings() {
-        note(&format!("warning: {warning}"));
+    for warning in &config.warnings {
+        note(&format!("{}:{}: warning: {}", warning.file.display(), warning.line, warning.message));
     }
     let (projects, agents) = (config.projects.len(), config.agents.len());
     let what = file.map_or_else(|| "no configuration file, the defaults".to_owned(), |file| file.display().to_string());

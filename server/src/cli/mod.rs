@@ -136,6 +136,7 @@ enum Token {
     /// Revoke a token, at once
     Revoke {
         /// Its id, as `token list` shows it
+        #[arg(value_parser = values::uuid)]
         id: Uuid,
     },
 }

@@ -84,7 +84,7 @@ fn decode_one(n: usize, attachment: NewAttachment, most: usize) -> Result<Attach
     }
     let data = STANDARD
         .decode(&attachment.data)
-        .map_err(|error| wrong("data", format!("The data is no base64 with padding: {error}.")))?;
+        .map_err(|_| wrong("data", "The data takes base64 (the alphabet with + and /, with padding).".to_owned()))?;
     if data.len() > most {
         return Err(too_large());
     }

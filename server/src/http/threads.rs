@@ -28,6 +28,7 @@ use crate::{
     clock,
     config::EngineKind,
     store::turns::{ThreadCursor, ThreadRow},
+    text,
 };
 
 /// Bytes of a rename's body.
@@ -157,8 +158,9 @@ pub async fn rename(
     let key = agent.thread(path::uuid("threadId", &path.thread_id)?.into());
     let request: RenameThread = body::json(&headers, body, RENAME_BODY_MAX).await?;
     let title = request.title.trim();
-    if title.is_empty() || title.chars().count() > TITLE_CHARS {
-        return Err(ApiError::field("title", format!("A title takes 1 to {TITLE_CHARS} characters.")));
+    if text::is_blank(title) || title.chars().count() > TITLE_CHARS || title.chars().any(char::is_control) {
+        let detail = format!("A title takes 1 to {TITLE_CHARS} characters, none of them a control character, and is not blank.");
+        return Err(ApiError::field("title", detail));
     }
     if !app.turns.rename_thread(&key, title.to_owned()).await? {
         return Err(ApiError::not_found());

@@ -785,7 +785,9 @@ async fn the_last_notification_names_the_final_revision() {
 fn a_title_is_the_first_line_that_says_anything() {
     assert_eq!(title_of("\n  Hello there \nmore", &[]), "Hello there");
     assert_eq!(title_of("   \n", &[]), "New conversation");
-    let long = title_of(&"é".repeat(500), &[]);
-    assert_eq!(long.chars().count(), TITLE_CHARS + 1);
-    assert!(long.ends_with('…'));
+    assert_eq!(title_of("\u{200b}\n\u{1b}[1mBold\tmove\u{7}", &[]), "[1mBold move");
+    assert_eq!(title_of(&"é".repeat(TITLE_CHARS), &[]), "é".repeat(TITLE_CHARS));
+    let long = title_of(&"é".repeat(TITLE_CHARS + 1), &[]);
+    assert_eq!(long.chars().count(), TITLE_CHARS);
+    assert!(long.ends_with("é…"));
 }
