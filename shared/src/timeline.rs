@@ -195,6 +195,15 @@ impl Timeline {
         }
     }
 
+    /// Takes back a suspension that no reader was told of and none will be: the call is as it was before.
+    pub fn withdraw_suspension(&mut self, tool_call_id: &str) {
+        self.with_tool(tool_call_id, |index, call| {
+            call.state = ToolState::Pending;
+            call.suspend_payload = None;
+            Applied::changed(index)
+        });
+    }
+
     /// The events that bring an unfinished message to rest when its execution ends with `status` at `at`: open text and reasoning
     /// end, tools that run end, tool calls without a result get one that says why, an open step is finished. The caller applies and
     /// sends them, so that the live stream and the record agree on the ending too. After a suspension the suspended calls stay.

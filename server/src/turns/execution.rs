@@ -51,6 +51,8 @@ pub(super) struct Execution {
     pub(super) writer: Writer,
     /// Suspensions that nobody was told of yet: whoever answers one, or loses the server, must find it in the record.
     pub(super) untold: Vec<Event>,
+    /// Those calls of them that did not wait before this execution.
+    pub(super) newly_suspended: Vec<String>,
 }
 
 /// Why the execution stops polling its engine.
@@ -159,6 +161,13 @@ impl Execution {
     /// Shows and records one event.
     fn take(&mut self, event: Event, flushing: &mut Flushing) -> Taken {
         let event = recordable::event(event);
+        if let Event::ToolCallSuspended { payload } = &event {
+            let id = &payload.tool_call_id;
+            let waited = self.recorder.timeline().suspended().any(|call| call.tool_call_id == *id);
+            if !waited {
+                self.newly_suspended.push(id.clone());
+            }
+        }
         let boundary = self.recorder.apply(&event, clock::now());
         let starts_a_tool = matches!(event, Event::ToolExecutionStart { .. });
         let much_waits = if matches!(event, Event::ToolCallSuspended { .. }) {
@@ -240,6 +249,12 @@ impl Execution {
             return;
         }
         loop {
+            if status != ExecutionStatus::Suspended {
+                // Nobody will be told that they waited: live stream and record agree.
+                for id in std::mem::take(&mut self.newly_suspended) {
+                    self.recorder.withdraw_suspension(&id);
+                }
+            }
             self.close(status);
             let end = match self.end_of(status, error.clone()) {
                 Ok(end) => end,

@@ -561,6 +561,7 @@ impl Accepted {
                         recorder: Recorder::new(Vec::new()),
                         writer: self.writer,
                         untold: Vec::new(),
+                        newly_suspended: Vec::new(),
                     };
                     return execution.end_unread(failure).await;
                 }
@@ -589,6 +590,7 @@ impl Accepted {
             recorder: Recorder::new(so_far),
             writer: self.writer,
             untold: Vec::new(),
+            newly_suspended: Vec::new(),
         };
         execution.run(engine).await;
     }

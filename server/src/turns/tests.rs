@@ -523,7 +523,8 @@ async fn a_stop_wins_over_a_suspension_that_it_races() {
     script.send(Ok(suspended(&input, "c1"))).unwrap();
     drop(script);
     let message = world.until_status(&mut follower, ExecutionStatus::Cancelled).await;
-    assert_eq!(message.content[0].as_tool_call().unwrap().state, ToolState::Cancelled);
+    let call = message.content[0].as_tool_call().unwrap();
+    assert_eq!((call.state, &call.suspend_payload), (ToolState::Cancelled, &None), "as the live stream shows it");
     let told = live.rest().await;
     assert!(matches!(told.last(), Some(Event::Done { status: ExecutionStatus::Cancelled, .. })));
     assert!(!told.iter().any(|event| matches!(event, Event::ToolCallSuspended { .. })), "no `done` comes after a suspension");
