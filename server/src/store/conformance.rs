@@ -706,7 +706,10 @@ pub(crate) async fn threads_are_renamed_and_deleted(store: S) {
     assert!(matches!(store.delete_thread(&key(1)).await.unwrap(), DeleteOutcome::Deleted { .. }));
     assert!(store.snapshot(&key(1), None).await.unwrap().is_none());
     assert_eq!(store.admit_resume(resume(1, "c1", 8)).await.unwrap(), ResumeAdmission::NotFound);
-    assert!(matches!(store.admit(turn(key(1), 1)).await.unwrap(), Admission::Accepted { revision: 1 }), "its ids are free again");
+    // Its ids come to mean nothing else: an ETag of it, a revision, a message that is sent once more.
+    assert_eq!(store.admit(turn(key(2), 1)).await.unwrap(), Admission::AlreadyAccepted { execution: execution(1) });
+    assert_eq!(store.admit(turn(key(1), 2)).await.unwrap(), Admission::ThreadNotFound);
+    assert!(matches!(store.admit(turn(key(2), 2)).await.unwrap(), Admission::Accepted { revision: 1 }));
     store.ping().await.unwrap();
 }
 
@@ -755,7 +758,10 @@ pub(crate) async fn attachments_come_and_go_with_their_thread(store: S) {
     assert!(matches!(store.delete_thread(&key(1)).await.unwrap(), DeleteOutcome::Deleted { .. }));
     assert_eq!(get(key(1), 1).await, None);
     assert!(store.attachments(thread(1), &[id(1), id(2)]).await.unwrap().is_empty());
-    assert!(matches!(store.admit(with(1, key(1), &sent)).await.unwrap(), Admission::Accepted { .. }), "its ids are free again");
+    assert!(
+        matches!(store.admit(with(2, key(3), &sent)).await.unwrap(), Admission::Accepted { .. }),
+        "the files' ids are free again"
+    );
 }
 
 /// A caller that is dropped midway, as a request's future is when its client goes away, leaves no transaction open.
@@ -823,11 +829,18 @@ pub(crate) async fn busy_record(store: S) {
     let failed = End { error: Some(error), ..end(ExecutionStatus::Error, &[Part::Text { text: odd.to_owned() }]) };
     write(&store, Flush { end: Some(failed), ..flush_of(key(4), 6) }).await;
     store.rename_thread(&key(4), "renamed".to_owned()).await.unwrap();
+
+    accept(&store, key(5), 7).await;
+    finish(&store, key(5), 7).await;
+    store.delete_thread(&key(5)).await.unwrap();
 }
 
 /// Another turn in a thread of [`busy_record`] that is free.
 pub(crate) async fn another_turn(store: &dyn Store) {
     assert!(matches!(store.admit(turn(key(4), 40)).await.unwrap(), Admission::Accepted { .. }));
+    // What was deleted is remembered as that.
+    assert_eq!(store.admit(turn(key(5), 41)).await.unwrap(), Admission::ThreadNotFound);
+    assert_eq!(store.admit(turn(key(6), 7)).await.unwrap(), Admission::AlreadyAccepted { execution: execution(7) });
 }
 
 /// All that can be read of [`busy_record`].

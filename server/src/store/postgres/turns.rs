@@ -275,11 +275,14 @@ async fn lock_thread(c: &mut PgConnection, key: &ThreadKey) -> Result<Option<u64
 async fn admit(c: &mut PgConnection, turn: &NewTurn) -> Result<Admission> {
     let key = &turn.key;
     lock_user(c, key.owner).await?;
-    let repeated: Option<(Option<Uuid>,)> = sqlx::query_as("SELECT execution_id FROM messages WHERE owner_id = $1 AND id = $2")
-        .bind(key.owner.0)
-        .bind(turn.message.0)
-        .fetch_optional(&mut *c)
-        .await?;
+    let repeated: Option<(Option<Uuid>,)> = sqlx::query_as(
+        "SELECT execution_id FROM messages WHERE owner_id = $1 AND id = $2
+         UNION ALL SELECT execution_id FROM deleted_messages WHERE owner_id = $1 AND id = $2",
+    )
+    .bind(key.owner.0)
+    .bind(turn.message.0)
+    .fetch_optional(&mut *c)
+    .await?;
     if let Some((execution,)) = repeated {
         let execution = execution.ok_or_else(|| StoreError::Corrupt(format!("message {} has no execution", turn.message)))?;
         return Ok(Admission::AlreadyAccepted { execution: execution.into() });
@@ -296,8 +299,13 @@ async fn admit(c: &mut PgConnection, turn: &NewTurn) -> Result<Admission> {
         });
     }
     if !exists {
-        let (taken,): (bool,) =
-            sqlx::query_as("SELECT EXISTS (SELECT 1 FROM threads WHERE id = $1)").bind(key.thread.0).fetch_one(&mut *c).await?;
+        // Another user's, or one that was deleted: neither comes to mean something else.
+        let (taken,): (bool,) = sqlx::query_as(
+            "SELECT EXISTS (SELECT 1 FROM threads WHERE id = $1) OR EXISTS (SELECT 1 FROM deleted_threads WHERE id = $1)",
+        )
+        .bind(key.thread.0)
+        .fetch_one(&mut *c)
+        .await?;
         if taken {
             return Ok(Admission::ThreadNotFound);
         }
@@ -768,7 +776,14 @@ async fn delete_thread(c: &mut PgConnection, key: &ThreadKey) -> Result<DeleteOu
     if let Some((active, ExecutionStatus::Running)) = open_execution(c, key.thread).await? {
         return Ok(DeleteOutcome::TurnRunning { active });
     }
-    sqlx::query("DELETE FROM threads WHERE id = $1").bind(key.thread.0).execute(&mut *c).await?;
+    for statement in [
+        "INSERT INTO deleted_threads (id) VALUES ($1)",
+        "INSERT INTO deleted_messages (owner_id, id, execution_id)
+         SELECT owner_id, id, execution_id FROM messages WHERE thread_id = $1 AND role = 'user' AND execution_id IS NOT NULL",
+        "DELETE FROM threads WHERE id = $1",
+    ] {
+        sqlx::query(statement).bind(key.thread.0).execute(&mut *c).await?;
+    }
     Ok(DeleteOutcome::Deleted { revision: revision + 1 })
 }
 
