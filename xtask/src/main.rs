@@ -46,6 +46,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
+    /// Measures the release binary against its bounds: `reliability`.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// What to measure, and how often.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
     /// Builds the release binary, target/release/turnfast, with the web app inside.
     Build,
     /// Builds the web app into target/web.
@@ -64,6 +71,7 @@ fn main() -> ExitCode {
         Command::Serve { args } => build::serve(&repo, &args),
         Command::Test { filter } => test::everything(&repo, filter.as_deref()),
         Command::Conformance { args } => build::conformance(&repo, &args),
+        Command::Bench { args } => build::bench(&repo, &args),
         Command::Build => build::release(&repo),
         Command::Web => web::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Openapi => build::openapi(&repo),

@@ -108,6 +108,11 @@ impl Hub {
         }
     }
 
+    /// A thread of this id begins anew: what was told of the one before counts no longer.
+    pub fn forget(&self, thread: ThreadId) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).newest.remove(&thread);
+    }
+
     /// Tells all connections that notifications may have been lost.
     pub fn everything(&self) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
