@@ -9,4 +9,8 @@ pub mod thread;
 #[cfg(target_arch = "wasm32")]
 pub mod browser;
 
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
+mod simulation;
+
 pub use turnfast_shared as shared;

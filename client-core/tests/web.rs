@@ -11,7 +11,7 @@ use gloo_timers::future::TimeoutFuture;
 use js_sys::{Array, Function, Reflect};
 use serde_json::{Value, json};
 use turnfast_client_core::{
-    browser::{Client, Subscription, ThreadHandle, forget_drafts},
+    browser::{Client, Scope, Subscription, ThreadHandle, forget_drafts},
     shared::{Code, api::PushEvent, ids::ThreadId, message::ExecutionStatus},
     thread::{Cause, Failure, Load, Running, Stop},
 };
@@ -84,8 +84,14 @@ fn push(source: &JsValue, event: &Value) {
 }
 
 fn open(base: &str, thread: Option<u128>) -> ThreadHandle {
+    open_as(base, 1, thread)
+}
+
+fn open_as(base: &str, user: u128, thread: Option<u128>) -> ThreadHandle {
     script("install", &[]);
-    Client::new(base).open("demo".parse().unwrap(), "assistant".parse().unwrap(), thread.map(|n| Uuid::from_u128(n).into()))
+    let client = Client::new(base);
+    client.set_user(Uuid::from_u128(user));
+    client.open("demo".parse().unwrap(), "assistant".parse().unwrap(), thread.map(|n| Uuid::from_u128(n).into()))
 }
 
 fn chat(base: &str) -> String {
@@ -127,8 +133,39 @@ async fn a_draft_survives_in_storage_until_it_is_forgotten() {
     drop(handle);
     assert_eq!(&*open("/draft", Some(1)).view().draft, "not yet");
     assert_eq!(&*open("/draft", Some(2)).view().draft, "");
-    forget_drafts();
+    forget_drafts(&Scope::global());
     assert_eq!(&*open("/draft", Some(1)).view().draft, "");
+}
+
+#[wasm_bindgen_test]
+async fn drafts_are_kept_for_their_writer_and_for_nobody_else() {
+    let base = "/drafts-of-two";
+    let storage = web_sys::window().unwrap().local_storage().unwrap().unwrap();
+    storage.set_item("turnfast.draft.demo.assistant.new", r#"{"text": "of nobody"}"#).unwrap();
+    let draft = |user: u128| open_as(base, user, None).view().draft.to_string();
+    let handle = open_as(base, 1, None);
+    handle.set_draft("mine");
+    drop(handle);
+    assert_eq!([draft(2), draft(1)], ["", "mine"]);
+    assert_eq!(storage.get_item("turnfast.draft.demo.assistant.new").unwrap(), None);
+    script("install", &[]);
+    let stranger = Client::new(base).open("demo".parse().unwrap(), "assistant".parse().unwrap(), None);
+    assert_eq!(&*stranger.view().draft, "");
+    stranger.set_draft("whose?");
+    assert!(!stranger.view().draft_kept);
+    drop(stranger);
+    assert_eq!([draft(2), draft(1)], ["", "mine"]);
+    forget_drafts(&Scope::global());
+    assert_eq!(draft(1), "");
+}
+
+#[wasm_bindgen_test]
+async fn every_tab_hears_that_the_connection_broke() {
+    let base = "/lost";
+    let tabs = [Tab::open(base), Tab::open(base)];
+    let source = until("the connection", || sources(base).pop()).await;
+    script("break", std::slice::from_ref(&source));
+    until("word of it in every tab", || tabs.iter().all(|tab| tab.lost.get() == 1).then_some(())).await;
 }
 
 #[wasm_bindgen_test]
@@ -247,7 +284,8 @@ async fn the_network_and_the_page_coming_back_are_occasions_to_read() {
 /// A tab: a client, and what it heard.
 struct Tab {
     heard: Rc<RefCell<Vec<PushEvent>>>,
-    _subscription: Subscription,
+    lost: Rc<Cell<usize>>,
+    _subscriptions: [Subscription; 2],
     _client: Client,
 }
 
@@ -257,8 +295,13 @@ impl Tab {
         let client = Client::new(base);
         let heard = Rc::new(RefCell::new(Vec::new()));
         let list = Rc::clone(&heard);
-        let subscription = client.on_push(move |event| list.borrow_mut().push(event.clone()));
-        Self { heard, _subscription: subscription, _client: client }
+        let lost = Rc::new(Cell::new(0));
+        let count = Rc::clone(&lost);
+        let subscriptions = [
+            client.on_push(move |event| list.borrow_mut().push(event.clone())),
+            client.on_push_lost(move || count.set(count.get() + 1)),
+        ];
+        Self { heard, lost, _subscriptions: subscriptions, _client: client }
     }
 
     fn heard(&self) -> usize {

@@ -3,7 +3,7 @@
 //! Start: database, dead processes' executions recovered, listener, ready line. Stop, in two phases: open streams end and new turns are
 //! refused at once; running turns get the drain deadline, then end `interrupted`.
 
-use std::{io, io::Write as _, net::SocketAddr, sync::Arc, task::Poll};
+use std::{io, io::Write as _, net::SocketAddr, path::Path, sync::Arc, task::Poll};
 
 use futures::{Stream, StreamExt, stream};
 use tokio::{
@@ -13,9 +13,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    address::Published,
     agents::catalog::Catalog,
     auth::{Auth, link_url},
-    config::Config,
+    config::{Config, DEFAULT_DATA_DIR},
     http,
     liveness::ClaimError,
     relay::{Hub, Relay},
@@ -45,7 +46,7 @@ pub struct App {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The data folder cannot be used.
-    #[error("the data folder {path} cannot be used: {error}")]
+    #[error("the data folder {path} cannot be used: {error}; choose another with --data-dir")]
     DataFolder {
         /// The folder.
         path: String,
@@ -66,12 +67,12 @@ pub enum ServeError {
         /// What the system says.
         error: io::Error,
     },
-    /// The listener failed while serving.
+    /// The address it listens on, or signals, are not to be had from the system.
     #[error("the server failed: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Serves until SIGTERM or SIGINT, and drains. A second signal ends it at once.
+/// Serves until SIGTERM, SIGINT or SIGHUP, and drains. A second signal ends it at once.
 ///
 /// # Errors
 /// [`ServeError`] says what to do about it.
@@ -79,14 +80,30 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     raise_open_files();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // A terminal that goes away. Who started the server with `nohup` does not want it to end then.
+    let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
     let signals = stream::poll_fn(move |context| {
-        if terminate.poll_recv(context).is_ready() || interrupt.poll_recv(context).is_ready() {
+        if terminate.poll_recv(context).is_ready()
+            || interrupt.poll_recv(context).is_ready()
+            || hangup.as_mut().is_some_and(|hangup| hangup.poll_recv(context).is_ready())
+        {
             Poll::Ready(Some(()))
         } else {
             Poll::Pending
         }
     });
-    serve_until(config, announce, signals).await
+    let data_dir = config.data_dir.clone();
+    serve_until(config, |listening, sign_in| announce(listening, sign_in, &data_dir), signals).await
+}
+
+/// Whether SIGHUP was set to be ignored before the process began. Where the system does not say it is taken for not.
+fn ignores_hangup() -> bool {
+    let ignored = std::fs::read_to_string("/proc/self/status").ok().and_then(|status| {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    // The lowest bit is signal 1, which is SIGHUP everywhere.
+    ignored.is_some_and(|mask| mask & 1 == 1)
 }
 
 /// Every open tab holds a connection, and many systems give a process 1,024 files until it asks for more.
@@ -96,12 +113,21 @@ fn raise_open_files() {
     }
 }
 
-fn announce(listening: SocketAddr, sign_in: Option<&str>) {
+fn announce(listening: SocketAddr, sign_in: Option<&str>, data_dir: &Path) {
     let mut out = io::stdout().lock();
     // Whoever closed our standard output does not want the lines; that is no reason to end.
     let _ = writeln!(out, "turnfast listening on http://{listening}");
-    if let Some(link) = sign_in {
-        let _ = writeln!(out, "sign in once: {link}");
+    match sign_in {
+        Some(link) => drop(writeln!(out, "sign in once: {link}")),
+        None => {
+            let program = std::env::args().next().unwrap_or_else(|| "turnfast".to_owned());
+            let folder = if data_dir == Path::new(DEFAULT_DATA_DIR) {
+                String::new()
+            } else {
+                format!(" --data-dir {}", data_dir.display())
+            };
+            let _ = writeln!(out, "for a sign-in link: {program} user link NAME{folder}");
+        }
     }
     let _ = out.flush();
 }
@@ -151,7 +177,7 @@ pub async fn serve_until(
         streams: CancellationToken::new(),
         config,
     });
-    for warning in app.config.warnings() {
+    for warning in &app.config.warnings {
         tracing::warn!("{warning}");
     }
     if let Some(limit) = app.config.limits.interaction_expiry {
@@ -164,13 +190,18 @@ pub async fn serve_until(
     for name in app.auth.unknown_members(&app.config).await? {
         tracing::warn!(name, "a member of a project is no user yet: `turnfast user add` makes one");
     }
-    let link = link.map(|link| link_url(&app.config.base_url(bound), &link));
+    let base_url = app.config.base_url(bound);
+    // Held to the end. Links that commands print are the worse without it, and nothing else.
+    let published = Published::new(&app.config.data_dir, &base_url).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the address is not in the data folder: `turnfast user link` will not know it");
+        None
+    });
+    let link = link.map(|link| link_url(&base_url, &link));
     ready(bound, link.as_deref());
 
     let drained = CancellationToken::new();
-    let server = axum::serve(listener, http::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(drained.clone().cancelled_owned());
-    let serving = tokio::spawn(server.into_future());
+    let serving =
+        tokio::spawn(http::serve::serve(listener, http::router(app.clone()), http::serve::Patience::default(), drained.clone()));
 
     signals.next().await;
     tracing::info!(running = turns.running(), "shutting down: streams end, running turns go on until the drain deadline");
@@ -188,9 +219,8 @@ pub async fn serve_until(
     }
     drained.cancel();
     // Requests that are still answered get a moment; a client that does not read must not keep the process alive.
-    if let Ok(Ok(served)) = tokio::time::timeout(std::time::Duration::from_secs(2), serving).await {
-        served?;
-    }
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(2), serving).await;
+    drop(published);
     turns.release().await;
     relay.close().await;
     store.close().await;

@@ -9,8 +9,12 @@
 //! | [`relay`] | who is told that a thread changed | content |
 //! | [`agents`] | engines, models, tools | the record |
 //! | [`auth`] | users, sessions, tokens, scopes | turns |
+//! | [`redact`] | keeps secrets out of what is recorded, shown and logged | where they come from |
 //! | [`config`], [`cli`] | what is to run, and how it is told | |
+//! | [`address`] | where the running server of a data folder is reached | |
+//! | [`text`] | what counts as blank in what people type | |
 
+pub mod address;
 pub mod agents;
 pub mod app;
 pub mod auth;
@@ -19,6 +23,8 @@ pub mod clock;
 pub mod config;
 pub mod http;
 pub mod liveness;
+pub mod redact;
 pub mod relay;
 pub mod store;
+pub mod text;
 pub mod turns;

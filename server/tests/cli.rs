@@ -83,20 +83,34 @@ fn finish(command: &mut Command, input: &str) -> Run {
 struct Server {
     child: Child,
     address: String,
-    link: String,
+    /// What it says of signing in.
+    sign_in: String,
 }
 
 impl Server {
     /// Its log goes to the file `log`.
     fn start(house: &House, arguments: &[&str]) -> Self {
-        let mut command = house.command(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
+        Self::of(house, house.command(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat()))
+    }
+
+    fn of(house: &House, mut command: Command) -> Self {
         let log = fs::File::create(house.path().join("log")).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let ready = lines.next().unwrap().unwrap();
         let address = ready.strip_prefix("turnfast listening on http://").unwrap_or_else(|| panic!("{ready}")).to_owned();
-        let link = lines.next().unwrap().unwrap().rsplit(' ').next().unwrap().to_owned();
-        Self { child, address, link }
+        let sign_in = lines.next().unwrap().unwrap();
+        Self { child, address, sign_in }
+    }
+
+    /// The one-time link that it printed.
+    fn link(&self) -> &str {
+        self.sign_in.strip_prefix("sign in once: ").unwrap_or_else(|| panic!("{}", self.sign_in))
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
     /// Sends a request and gives the whole answer.
@@ -117,7 +131,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.child.kill().unwrap();
+        // It may have ended, as some tests ask it to.
+        let _ = self.child.kill();
         self.child.wait().unwrap();
     }
 }
@@ -135,6 +150,7 @@ fn usage_is_told_apart_from_failure() {
     house.run(&["token", "create", "--user", "ada", "--scopes", "agent:fly"]).fails(2, "agent:execute");
     house.run(&["token", "create", "--user", "ada", "--expires", "soon"]).fails(2, "30d");
     house.run(&["token", "revoke", "x"]).fails(2, "<ID>");
+    house.run(&["migrate"]).ok();
     house.run(&["user", "link", "nobody"]).fails(1, "no user `nobody`");
     house.run(&["user", "disable", "nobody"]).fails(1, "no user `nobody`");
     house.run(&["token", "create", "--user", "nobody"]).fails(1, "no user `nobody`");
@@ -204,7 +220,8 @@ fn check_says_every_mistake_with_file_and_line() {
 
     house.write("good.toml", "[[providers]]\nid = \"p\"\nbase_url = \"http://x/v1\"\napi_key = \"env:TURNFAST_TEST_KEY\"\n");
     let run = house.run(&["check", "--config", "good.toml"]);
-    assert!(run.err.contains("env:TURNFAST_TEST_KEY"), "{run:?}");
+    let said = "good.toml:4: warning: `api_key` of [[providers]] `p` has no secret: nothing found at env:TURNFAST_TEST_KEY\n";
+    assert_eq!(run.err, said);
     run.ok();
     let mut command = house.command(&["check"]);
     let run = finish(command.env("TURNFAST_CONFIG", "good.toml").env("TURNFAST_TEST_KEY", "hunter2"), "");
@@ -235,6 +252,15 @@ fn what_is_written_is_private() {
     house.run(&["backup", "copy.db"]).ok();
     let mode = |name| fs::metadata(house.path().join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("turnfast-data"), mode("copy.db")), (0o700, 0o600));
+
+    // A folder that is there keeps its rights: what lies in it has its own.
+    fs::create_dir(house.path().join("open")).unwrap();
+    fs::set_permissions(house.path().join("open"), fs::Permissions::from_mode(0o755)).unwrap();
+    let _server = Server::start(&house, &["--data-dir", "open"]);
+    for file in ["open/turnfast.db", "open/turnfast.db-wal", "open/turnfast.db-shm"] {
+        assert_eq!(mode(file), 0o600, "{file}");
+    }
+    assert_eq!(mode("open"), 0o755);
 }
 
 #[test]
@@ -332,12 +358,134 @@ fn the_first_start_prints_a_link_that_signs_in_once() {
     let house = House::new();
     let server = Server::start(&house, &[]);
     let base = format!("http://{}", server.address);
-    let path = server.link.strip_prefix(&base).unwrap_or_else(|| panic!("{}", server.link));
+    let path = server.link().strip_prefix(&base).unwrap_or_else(|| panic!("{}", server.link()));
     let answer = server.get(path, "accept: text/html");
     assert!(answer.starts_with("HTTP/1.1 303") && answer.contains("set-cookie: turnfast_session="), "{answer}");
     let answer = server.get(path, "accept: text/html");
     assert!(answer.contains("location: /?signin=expired"), "{answer}");
     assert!(house.run(&["user", "list"]).ok().contains("admin"));
+
+    drop(server);
+    let again = Server::start(&house, &["--data-dir", "./turnfast-data"]);
+    let program = env!("CARGO_BIN_EXE_turnfast");
+    assert_eq!(again.sign_in, format!("for a sign-in link: {program} user link NAME"));
+    drop(again);
+    let copied = house.path().join("copied");
+    fs::rename(house.path().join("turnfast-data"), &copied).unwrap();
+    let elsewhere = Server::start(&house, &["--data-dir", copied.to_str().unwrap()]);
+    assert_eq!(elsewhere.sign_in, format!("for a sign-in link: {program} user link NAME --data-dir {}", copied.display()));
+}
+
+#[test]
+fn a_link_leads_to_the_server_that_runs_and_else_says_what_it_assumes() {
+    let house = House::new();
+    house.run(&["user", "add", "ada"]).ok();
+    let server = Server::start(&house, &[]);
+    let run = house.run(&["user", "link", "ada"]);
+    assert!(run.out.starts_with(&format!("http://{}/auth/link/", server.address)) && !run.err.contains("no server"), "{run:?}");
+    let path = run.out.trim().strip_prefix(&format!("http://{}", server.address)).unwrap().to_owned();
+    assert!(server.get(&path, "accept: text/html").contains("set-cookie: turnfast_session="));
+    house.write("public.toml", "[server]\npublic_url = \"https://chat.example.org\"\n");
+    let public = house.run(&["user", "link", "ada", "--config", "public.toml"]).ok();
+    assert!(public.starts_with("https://chat.example.org/auth/link/"), "{public}");
+    // Killed, so that it leaves everything as it is.
+    drop(server);
+    let run = house.run(&["user", "link", "ada"]);
+    assert!(run.out.starts_with("http://127.0.0.1:8080/auth/link/") && run.err.contains("no server runs"), "{run:?}");
+    house.write("any.toml", "[server]\nlisten = \"127.0.0.1:0\"\n");
+    let run = house.run(&["user", "link", "ada", "--config", "any.toml"]);
+    assert!(run.out.starts_with("/auth/link/") && run.err.contains("put the address that it will print in front"), "{run:?}");
+    let _behind = Server::start(&house, &["--config", "public.toml"]);
+    let run = house.run(&["user", "link", "ada"]).ok();
+    assert!(run.starts_with("https://chat.example.org/auth/link/"), "as the server is reached: {run}");
+}
+
+#[test]
+fn commands_on_a_mistyped_folder_make_nothing() {
+    let house = House::new();
+    let nobody = "00000000-0000-0000-0000-000000000000";
+    for arguments in [
+        &["user", "list"][..],
+        &["user", "link", "ada"],
+        &["user", "disable", "ada"],
+        &["user", "enable", "ada"],
+        &["user", "password", "ada"],
+        &["token", "list"],
+        &["token", "create", "--user", "ada"],
+        &["token", "revoke", nobody],
+        &["backup", "copy.db"],
+    ] {
+        let run = finish(&mut house.command(&[arguments, &["--data-dir", "mistyped"]].concat()), "correct horse\n");
+        run.fails(1, "there is no database mistyped/turnfast.db; is --data-dir right?");
+        assert!(!house.path().join("mistyped").exists(), "{arguments:?}");
+    }
+}
+
+/// What a start says that fails.
+fn refused_start(house: &House, arguments: &[&str]) -> String {
+    let run = house.run(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
+    assert_eq!((run.code, run.out.as_str()), (1, ""), "{run:?}");
+    let last: serde_json::Value = serde_json::from_str(run.err.lines().last().unwrap()).unwrap();
+    let said = last.get("message").unwrap().as_str().unwrap().to_owned();
+    assert!(!said.contains("the database does not answer: the database does not answer"), "{said}");
+    said
+}
+
+#[test]
+fn a_start_that_fails_names_the_path_and_what_to_do() {
+    let house = House::new();
+    fs::create_dir(house.path().join("damaged")).unwrap();
+    house.write("damaged/turnfast.db", "this is no database");
+    let said = refused_start(&house, &["--data-dir", "damaged"]);
+    assert!(said.contains("damaged/turnfast.db is damaged") && said.contains("put a backup in its place"), "{said}");
+    house.run(&["user", "add", "ada", "--data-dir", "damaged"]).fails(1, "put a backup in its place");
+    house.write("file", "");
+    let said = refused_start(&house, &["--data-dir", "file"]);
+    assert!(said.contains("the data folder file cannot be used") && said.contains("--data-dir"), "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    use std::os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _},
+        process::CommandExt as _,
+    };
+    let house = House::new();
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let folder = house.path().join("locked");
+    fs::create_dir(&folder).unwrap();
+    set(&folder, 0o555);
+    let program = house.path().join("turnfast");
+    fs::copy(env!("CARGO_BIN_EXE_turnfast"), &program).unwrap();
+    set(&program, 0o755);
+    let mut command = Command::new(&program);
+    command.args(["user", "add", "ada", "--data-dir", "locked"]).current_dir(house.path());
+    if fs::metadata(&folder).unwrap().uid() == 0 {
+        // Nothing is read-only for root.
+        set(house.path(), 0o755);
+        command.uid(65_534).gid(65_534);
+    }
+    finish(&mut command, "").fails(1, "locked/turnfast.db cannot be opened for writing (Permission denied");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_hangup_drains_unless_it_is_to_be_ignored() {
+    let house = House::new();
+    let mut server = Server::start(&house, &[]);
+    server.signal("HUP");
+    assert!(server.child.wait().unwrap().success());
+    assert!(fs::read_to_string(house.path().join("log")).unwrap().contains("shutting down"));
+
+    let mut command = Command::new("sh");
+    let serve = "trap '' HUP; exec \"$0\" serve --listen 127.0.0.1:0";
+    command.args(["-c", serve, env!("CARGO_BIN_EXE_turnfast")]).current_dir(house.path());
+    let mut server = Server::of(&house, command);
+    server.signal("HUP");
+    assert!(server.get("/healthz", "").starts_with("HTTP/1.1 200"));
+    server.signal("TERM");
+    assert!(server.child.wait().unwrap().success());
 }
 
 #[test]

@@ -117,6 +117,8 @@ pub struct Thread {
     /// See [`ThreadSnapshot::active_execution_id`].
     #[cfg_attr(feature = "openapi", schema(required = true))]
     pub active_execution_id: Option<ExecutionId>,
+    /// Whether its turn waits for a person's answer.
+    pub suspended: bool,
 }
 
 /// Answer of GET `/threads`.
@@ -196,6 +198,21 @@ pub struct Agent {
     /// The model behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// What files may go with a message; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attachments: Option<AttachmentLimits>,
+}
+
+/// What files may go with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AttachmentLimits {
+    /// How many.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
+    pub max: u64,
+    /// Bytes of each.
+    pub max_bytes: u64,
 }
 
 /// Answer of GET `/projects/{p}/agents/v2`.

@@ -17,8 +17,8 @@ use uuid::Uuid;
 use crate::{
     Code, Event, ExecutionStatus, Message, Part, Problem, Role, ToolState,
     api::{
-        Agent, AgentList, CancelAnswer, ExecutionUpdated, Me, Project, ProjectList, PushEvent, RunCancelAnswer, Thread,
-        ThreadPage, ThreadSnapshot,
+        Agent, AgentList, AttachmentLimits, CancelAnswer, ExecutionUpdated, Me, Project, ProjectList, PushEvent, RunCancelAnswer,
+        Thread, ThreadPage, ThreadSnapshot,
     },
     event::{Suspension, Usage},
     ids::{ExecutionId, MessageId, RunId, Slug, ThreadId, UserId},
@@ -184,7 +184,7 @@ of_fields! {
     ToolCall {
         tool_call_id: "toolCallId" take, tool_name: "toolName" take, input: "input" raw, state: "state" take,
         output: "output" optional_raw, error: "error" maybe, start_time: "startTime" take, end_time: "endTime" maybe,
-        suspend_payload: "suspendPayload" maybe, child_trace: "childTrace" maybe,
+        step: "step" maybe, suspend_payload: "suspendPayload" maybe, child_trace: "childTrace" maybe,
     }
     Message {
         id: "id" take, role: "role" take, content: "content" take, execution_id: "executionId" maybe,
@@ -199,13 +199,14 @@ of_fields! {
     RunCancelAnswer { cancelled: "cancelled" take }
     Thread {
         id: "id" take, title: "title" take, created_at: "createdAt" take, updated_at: "updatedAt" take, revision: "revision" take,
-        active_execution_id: "activeExecutionId" maybe,
+        active_execution_id: "activeExecutionId" maybe, suspended: "suspended" take,
     }
     ThreadPage { threads: "threads" take, next_cursor: "nextCursor" maybe }
     Me { id: "id" take, name: "name" take }
     Project { id: "id" take, name: "name" take, scopes: "scopes" take }
     ProjectList { projects: "projects" take }
-    Agent { id: "id" take, name: "name" take, engine: "engine" take, model: "model" maybe }
+    Agent { id: "id" take, name: "name" take, engine: "engine" take, model: "model" maybe, attachments: "attachments" maybe }
+    AttachmentLimits { max: "max" take, max_bytes: "maxBytes" take }
     AgentList { agents: "agents" take }
     ExecutionUpdated {
         project_id: "projectId" take, agent_id: "agentId" take, thread_id: "threadId" take, execution_id: "executionId" maybe,

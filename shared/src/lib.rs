@@ -6,6 +6,7 @@
 pub mod api;
 pub mod event;
 pub mod few;
+pub mod files;
 pub mod identity;
 pub mod ids;
 pub mod json;

@@ -7,6 +7,9 @@ pub const CHILD_TRACE_CHARS: usize = 4_000;
 /// Longest delay between the first unrecorded delta and its commit, in milliseconds (contract 1, section 5).
 pub const RECORD_WITHIN_MS: u64 = 250;
 
+/// How deep JSON of a tool call or result may be nested. Common readers stop at 128, and in an answer it lies within other JSON.
+pub const JSON_DEPTH: usize = 64;
+
 /// Pause between keep-alive comments on a live stream and between pings on `/push`, in seconds (contract 1, sections 4 and 5).
 pub const KEEP_ALIVE_SECONDS: u64 = 15;
 

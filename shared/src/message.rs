@@ -60,11 +60,11 @@ impl ExecutionStatus {
             .find(|status| status.as_str() == name)
     }
 
-    /// Whether a Stop that was asked for before this end is recorded wins over it: a turn that was to be stopped neither waits for a
-    /// person nor counts as interrupted (contract 1, sections 6 and 9).
+    /// Whether a Stop that was asked for before this end is recorded wins over it (contract 1, sections 6 and 9): who was told that
+    /// a running turn is asked to stop finds it stopped, and not waiting for a person, interrupted, failed or complete.
     #[must_use]
     pub fn yields_to_a_stop(self) -> bool {
-        matches!(self, Self::Suspended | Self::Interrupted)
+        self != Self::Cancelled
     }
 
     /// Whether nothing more will be written to the message.
@@ -253,6 +253,10 @@ pub struct ToolCall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<i64>))]
     pub end_time: Option<Millis>,
+    /// The step that made the call, from 1, counted over all executions of the turn. Calls of one step were made at once; a call of
+    /// a later step was made in knowledge of their results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
     /// What it asks, or asked, of a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend_payload: Option<SuspendPayload>,

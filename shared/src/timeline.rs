@@ -49,6 +49,9 @@ pub struct Timeline {
     reasoning: Few<String, Option<usize>>,
     tools: Few<String, usize>,
     children: Few<usize, ChildProgress>,
+    /// Steps that have begun, of earlier executions too, and whether the last one is open.
+    steps: u64,
+    step_open: bool,
 }
 
 /// What a delegation has spent, and whether its current stretch of reasoning already has a segment.
@@ -78,7 +81,8 @@ impl Timeline {
                 children.insert(index, ChildProgress { chars, reasoning_open: false });
             }
         }
-        Self { parts, tools, children, ..Self::default() }
+        let steps = parts.iter().filter_map(|part| part.as_tool_call()?.step).max().unwrap_or(0);
+        Self { parts, tools, children, steps, ..Self::default() }
     }
 
     /// The parts so far.
@@ -174,9 +178,16 @@ impl Timeline {
             Event::SubagentChunk { parent_tool_call_id, task_path, chunk } => {
                 self.apply_child(parent_tool_call_id, task_path, chunk)
             }
+            Event::StartStep => {
+                self.steps += 1;
+                self.step_open = true;
+                Applied::NOTHING
+            }
+            Event::FinishStep { .. } => {
+                self.step_open = false;
+                Applied::NOTHING
+            }
             Event::ExecutionStarted { .. }
-            | Event::StartStep
-            | Event::FinishStep { .. }
             | Event::ToolInputDelta { .. }
             | Event::Warning { .. }
             | Event::Error { .. }
@@ -184,11 +195,20 @@ impl Timeline {
         }
     }
 
+    /// Takes back a suspension that no reader was told of and none will be: the call is as it was before.
+    pub fn withdraw_suspension(&mut self, tool_call_id: &str) {
+        self.with_tool(tool_call_id, |index, call| {
+            call.state = ToolState::Pending;
+            call.suspend_payload = None;
+            Applied::changed(index)
+        });
+    }
+
     /// The events that bring an unfinished message to rest when its execution ends with `status` at `at`: open text and reasoning
-    /// end, tool calls without a result get one that says why. The caller applies and sends them, so that the live stream and the
-    /// record agree on the ending too. After a suspension the suspended calls stay.
+    /// end, tools that run end, tool calls without a result get one that says why, an open step is finished. The caller applies and
+    /// sends them, so that the live stream and the record agree on the ending too. After a suspension the suspended calls stay.
     #[must_use]
-    pub fn closing_events(&self, status: ExecutionStatus) -> Vec<Event> {
+    pub fn closing_events(&self, status: ExecutionStatus, at: Millis) -> Vec<Event> {
         let mut open_text: Vec<_> = self.text.iter().map(|(id, index)| (*index, id)).collect();
         let mut open_reasoning: Vec<_> = self.reasoning.iter().map(|(id, index)| (*index, id)).collect();
         open_text.sort_unstable();
@@ -202,6 +222,14 @@ impl Timeline {
             let stays = status == ExecutionStatus::Suspended && call.state == ToolState::Suspended;
             if call.state.is_settled() || stays {
                 continue;
+            }
+            if call.state == ToolState::Running && call.end_time.is_none() {
+                events.push(Event::ToolExecutionEnd {
+                    tool_call_id: call.tool_call_id.clone(),
+                    tool_name: call.tool_name.clone(),
+                    is_error: true,
+                    end_time: at,
+                });
             }
             let (why, is_error, canceled) = match status {
                 ExecutionStatus::Cancelled => ("The turn was stopped before this call ended.", None, Some(true)),
@@ -217,6 +245,9 @@ impl Timeline {
                 is_error,
                 canceled,
             });
+        }
+        if self.step_open {
+            events.push(Event::FinishStep { usage: None });
         }
         events
     }
@@ -255,6 +286,7 @@ impl Timeline {
             error: None,
             start_time: at,
             end_time: None,
+            step: (self.steps > 0).then_some(self.steps),
             suspend_payload: None,
             child_trace: None,
         }));
@@ -296,7 +328,7 @@ impl Timeline {
 #[must_use]
 pub fn closed(parts: Vec<Part>, status: ExecutionStatus, at: Millis) -> Vec<Part> {
     let mut timeline = Timeline::from_parts(parts);
-    for event in timeline.closing_events(status) {
+    for event in timeline.closing_events(status, at) {
         timeline.apply(&event, at);
     }
     let mut parts = timeline.into_parts();

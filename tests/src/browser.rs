@@ -5,7 +5,7 @@ use std::{
     env, fs,
     io::{Read, Write},
     net::TcpStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -48,6 +48,26 @@ pub struct Browser {
     _profile: TempDir,
 }
 
+/// Starts ChromeDriver, and gives its port.
+///
+/// It takes a port that is free for IPv4 and then the same one for IPv6, where somebody may have been quicker: then it ends, and
+/// another is started.
+async fn driver(profile: &Path) -> Result<(Process, u16)> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let mut command = Command::new(env::var_os("CHROMEDRIVER").unwrap_or_else(|| "chromedriver".into()));
+        command.arg("--port=0");
+        let mut driver = Process::start(command, profile.join(format!("chromedriver-stderr-{tries}")))?;
+        let port = |line: &str| line.split_once("successfully on port ")?.1.trim_end_matches('.').parse::<u16>().ok();
+        match driver.line("the port", port).await {
+            Ok(port) => return Ok((driver, port)),
+            Err(_) if tries < 10 && driver.stderr().contains("Address already in use") => driver.hush(),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 impl Browser {
     /// Starts one.
     ///
@@ -55,12 +75,7 @@ impl Browser {
     /// ChromeDriver or Chromium is missing or does not start.
     pub async fn start() -> Result<Self> {
         let profile = tempfile::tempdir()?;
-        let mut command = Command::new(env::var_os("CHROMEDRIVER").unwrap_or_else(|| "chromedriver".into()));
-        command.arg("--port=0");
-        let mut driver = Process::start(command, profile.path().join("chromedriver-stderr"))?;
-        let port = driver
-            .line("the port", |line| line.split_once("successfully on port ")?.1.trim_end_matches('.').parse::<u16>().ok())
-            .await?;
+        let (driver, port) = driver(profile.path()).await?;
 
         let mut flags: Vec<String> = FLAGS.iter().map(|&flag| flag.to_owned()).collect();
         flags.push(format!("--user-data-dir={}", profile.path().join("profile").display()));

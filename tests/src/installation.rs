@@ -231,7 +231,7 @@ continue_interrupted = true
     /// # Errors
     /// It does not start.
     pub async fn serve_at(&self, address: &str) -> Result<Server> {
-        self.start(self.command(&["serve", "--listen", address])?).await
+        self.started(self.command(&["serve", "--listen", address])?).await
     }
 
     /// Starts a server that reaches its database by another way than the rest, and waits until it is ready.
@@ -239,10 +239,29 @@ continue_interrupted = true
     /// # Errors
     /// It does not start.
     pub async fn serve_on(&self, database_url: &str) -> Result<Server> {
-        self.start(self.command_on(Some(database_url), &["serve", "--listen", "127.0.0.1:0"])?).await
+        self.started(self.command_on(Some(database_url), &["serve", "--listen", "127.0.0.1:0"])?).await
     }
 
-    async fn start(&self, command: Command) -> Result<Server> {
+    /// Starts a server from a shell that has done `first`, such as setting a limit, and waits until it is ready.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn serve_after(&self, first: &str) -> Result<Server> {
+        let serve = self.command(&["serve", "--listen", "127.0.0.1:0"])?;
+        let serve = serve.as_std();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{first} && exec \"$@\""), "sh"]).arg(serve.get_program()).args(serve.get_args());
+        for (name, value) in serve.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        shell.current_dir(self.folder.path());
+        self.started(shell).await
+    }
+
+    async fn started(&self, command: Command) -> Result<Server> {
         let mut process = Process::start(command, self.folder.path().join("stderr"))?;
         let url = process.line("the ready line", |line| line.strip_prefix("turnfast listening on ").map(str::to_owned)).await?;
         Ok(Server { process, url })
@@ -291,6 +310,14 @@ impl Server {
     /// No HTTP client is to be had.
     pub fn client(&self, token: &str) -> Result<Client> {
         Client::new(&self.url, token)
+    }
+
+    /// The process's id.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn id(&self) -> Result<u32> {
+        self.process.id()
     }
 
     /// `kill -9`.

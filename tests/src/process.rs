@@ -65,6 +65,14 @@ impl Process {
         .await
     }
 
+    /// Its id.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn id(&self) -> Result<u32> {
+        self.child.id().context("it has ended already")
+    }
+
     /// Kills it so that it cannot tidy up (`kill -9`), and waits until it is gone.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use turnfast_client_core::{
-    browser::{Answer, request},
+    browser::{Answer, Scope, request},
     thread::Failure,
 };
 use turnfast_shared::{
@@ -20,6 +20,14 @@ pub struct Group {
     pub project: Project,
     /// Its agents.
     pub agents: Vec<Agent>,
+}
+
+impl Group {
+    /// Whether the person may send and change anything in it, beside reading.
+    #[must_use]
+    pub fn may_execute(&self) -> bool {
+        self.project.scopes.iter().any(|scope| scope == "agent:execute")
+    }
 }
 
 /// Whether nobody is signed in.
@@ -50,6 +58,14 @@ pub async fn sign_in(name: String, password: String) -> Result<(), Failure> {
 /// When the server did not take it.
 pub async fn sign_out() -> Result<(), Failure> {
     send("POST", "/auth/logout", None).await.map(drop)
+}
+
+/// Whether the server takes turns.
+///
+/// # Errors
+/// `shutting_down` while it goes down, among others.
+pub async fn ready() -> Result<(), Failure> {
+    send("GET", "/readyz", None).await.map(drop)
 }
 
 /// What the person may talk to.
@@ -111,7 +127,7 @@ async fn answer<T: FromJson>(method: &'static str, path: &str, body: Option<Stri
 
 async fn send(method: &'static str, path: &str, body: Option<String>) -> Result<Answer, Failure> {
     let abort = web_sys::AbortController::new().map_err(|_| Failure::Broken)?;
-    request(method, path, body, abort).await
+    request(&Scope::global(), method, path, body, abort).await
 }
 
 /// The request's body; what these types hold can always be written.

@@ -1,7 +1,7 @@
 //! States in words. Colour and motion only repeat what these say.
 
-use turnfast_client_core::thread::{Running, SendBlocked, Stop};
-use turnfast_shared::{ExecutionStatus, Message, Millis, Part, ToolState, message::ToolCall};
+use turnfast_client_core::thread::{Attempt, Cause, Failure, Running, SendBlocked, Stop, Trouble};
+use turnfast_shared::{Code, ExecutionStatus, Message, Millis, Part, Problem, ToolState, message::ToolCall};
 
 /// How far a tool call is.
 #[must_use]
@@ -89,6 +89,106 @@ pub fn announcement(status: Option<ExecutionStatus>) -> &'static str {
     }
 }
 
+/// Why a request came to nothing, in the page's own words: those of the API are for programs.
+#[must_use]
+pub fn failure(failure: &Failure) -> String {
+    match failure {
+        Failure::Broken => "The server could not be reached.".to_owned(),
+        Failure::Unreadable { status } => {
+            format!("Something between this page and the server answered in its place (status {status}).")
+        }
+        Failure::Refused { problem, retry_after } => {
+            let mut words = refusal(problem);
+            if let Some(seconds) = retry_after {
+                words.push_str(" Try again ");
+                words.push_str(&after(*seconds));
+                words.push('.');
+            }
+            words
+        }
+    }
+}
+
+fn refusal(problem: &Problem) -> String {
+    let field = problem.field.as_deref().unwrap_or_default();
+    let words = match problem.code {
+        Code::AgentMisconfigured => return plain(&problem.detail),
+        Code::PayloadTooLarge if field == "message" => "It is longer than this server takes.",
+        Code::PayloadTooLarge => "It is larger than this server takes.",
+        Code::InvalidRequest if field == "title" => "That name is too long.",
+        Code::InvalidRequest if field.starts_with("attachments") => {
+            "A file is not of the kinds that are taken: pictures (PNG, JPEG, GIF, WebP) and text in UTF-8."
+        }
+        Code::InvalidRequest => "The server did not take it in this form.",
+        Code::Unauthenticated => "You are signed out.",
+        Code::MissingScope => "You can read here, but not send or change anything.",
+        Code::NotFound => "It was deleted, or it belongs to someone else.",
+        Code::AgentsDisabled => "Agents are switched off on this server.",
+        Code::TurnAlreadyRunning => "A reply is still being written in this conversation. Wait for its end, or stop it.",
+        Code::InteractionOpen => "This conversation waits for an answer. Give it first, or stop the turn.",
+        Code::InteractionClosed => "The question was answered or withdrawn meanwhile.",
+        Code::MessageAlreadyAccepted => "The server has this message already.",
+        Code::MethodNotAllowed | Code::UnsupportedMediaType => "This page does not fit the server any more. Reload it.",
+        Code::RateLimited => "That is more at once than this server allows.",
+        Code::ShuttingDown => "The server is restarting.",
+        Code::StorageUnavailable => "The server cannot reach its database.",
+        Code::CrossOrigin => "The server takes nothing from a page under this address.",
+        Code::Internal => "Something went wrong in the server. Its log says more.",
+    };
+    words.to_owned()
+}
+
+/// What a server says, without the marks that its readers take for code.
+fn plain(detail: &str) -> String {
+    detail.replace('`', "")
+}
+
+/// A time to wait, as a person would say it. Further away than a day, the number means nothing.
+#[must_use]
+pub fn after(seconds: u64) -> String {
+    match seconds {
+        0 | 1 => "in a moment".to_owned(),
+        2..100 => format!("in {seconds} seconds"),
+        100..5_400 => format!("in about {} minutes", seconds.div_ceil(60)),
+        5_400..86_400 => format!("in about {} hours", seconds.div_ceil(3_600)),
+        _ => "in more than a day".to_owned(),
+    }
+}
+
+/// What went wrong with an attempt. `offline`: there was no network when it was made.
+#[must_use]
+pub fn trouble(trouble: &Trouble, checking: bool, offline: bool) -> String {
+    let what = match trouble.attempt {
+        Attempt::Submit => "The message was not sent. ",
+        Attempt::Answer => "The answer was not taken. ",
+        Attempt::Stop => "Stop did not reach the turn. ",
+        Attempt::Cancel => "The turn was not cancelled. ",
+        Attempt::Stream => "",
+    };
+    let why = match (&trouble.cause, trouble.attempt) {
+        (Cause::Failed(Failure::Broken), Attempt::Submit) if offline => "You are offline. It stays in the box.".to_owned(),
+        // Nobody knows, and sending it again is harmless: it has its id.
+        (Cause::Failed(Failure::Broken), Attempt::Submit) if checking => {
+            return "The server did not answer. Checking whether it has the message…".to_owned();
+        }
+        (Cause::Failed(Failure::Broken), Attempt::Submit) => {
+            return "The message may not have been sent: the server did not answer. It stays in the box, and sending it again cannot \
+                    send it twice."
+                .to_owned();
+        }
+        (Cause::Failed(failed), Attempt::Submit) => format!("{} It stays in the box.", failure(failed)),
+        (Cause::Failed(failed), _) => failure(failed),
+        (Cause::NotAccepted, _) => "The connection broke first. It stays in the box: send it again.".to_owned(),
+        (Cause::Detached, _) => CONNECTION_LOST.to_owned(),
+        (Cause::GivenUp, _) => "No turn began within 30 seconds.".to_owned(),
+        (Cause::Reported(message), _) => plain(message),
+    };
+    [what, &why].concat()
+}
+
+/// All that a page knows when its connection is gone.
+pub const CONNECTION_LOST: &str = "Connection lost. A turn does not need it; this page catches up when it is back.";
+
 /// A length of time, for people.
 #[must_use]
 pub fn duration(ms: Millis) -> String {
@@ -146,6 +246,65 @@ mod tests {
             assert_eq!(ago(ms).as_deref(), expected);
         }
         assert_eq!(ago(86_400_000 * 8), None);
+    }
+
+    fn refused(code: Code, detail: &str, retry_after: Option<u64>) -> Failure {
+        Failure::Refused { problem: Box::new(Problem::new(code, detail)), retry_after }
+    }
+
+    #[test]
+    fn refusals_are_in_the_words_of_the_page() {
+        let codes = [
+            Code::InvalidRequest,
+            Code::Unauthenticated,
+            Code::MissingScope,
+            Code::NotFound,
+            Code::AgentsDisabled,
+            Code::TurnAlreadyRunning,
+            Code::InteractionOpen,
+            Code::InteractionClosed,
+            Code::MessageAlreadyAccepted,
+            Code::MethodNotAllowed,
+            Code::UnsupportedMediaType,
+            Code::PayloadTooLarge,
+            Code::RateLimited,
+            Code::ShuttingDown,
+            Code::StorageUnavailable,
+            Code::CrossOrigin,
+            Code::Internal,
+        ];
+        for code in codes {
+            let said = failure(&refused(code, "The API's `words`, with a bearer token.", None));
+            assert!(!said.is_empty() && !said.contains("API") && !said.contains('`'), "{code:?}: {said}");
+        }
+        let detail = "The agent is not set up; missing: `model`.";
+        assert_eq!(failure(&refused(Code::AgentMisconfigured, detail, None)), "The agent is not set up; missing: model.");
+    }
+
+    #[test]
+    fn a_time_to_wait_is_one_that_a_person_can_use() {
+        for (seconds, expected) in [
+            (1, "in a moment"),
+            (2, "in 2 seconds"),
+            (99, "in 99 seconds"),
+            (600, "in about 10 minutes"),
+            (7_200, "in about 2 hours"),
+            (128_927_605, "in more than a day"),
+            (u64::MAX, "in more than a day"),
+        ] {
+            assert_eq!(after(seconds), expected);
+        }
+        let limited = failure(&refused(Code::RateLimited, "", Some(7)));
+        assert_eq!(limited, "That is more at once than this server allows. Try again in 7 seconds.");
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_said() {
+        let broken = Trouble { attempt: Attempt::Submit, cause: Cause::Failed(Failure::Broken) };
+        assert!(trouble(&broken, false, true).starts_with("The message was not sent. You are offline."));
+        assert!(trouble(&broken, true, false).contains("Checking"));
+        assert!(trouble(&broken, false, false).starts_with("The message may not have been sent"));
+        assert!(!CONNECTION_LOST.contains("runs on"));
     }
 
     #[test]

@@ -97,6 +97,18 @@ fn a_reply_that_grows_keeps_its_elements_and_ends_as_a_whole_one() {
 }
 
 #[wasm_bindgen_test]
+fn each_block_runs_the_way_its_own_text_does() {
+    let host = render("English.\n\nשלום עולם\n\n> مرحبا\n\n- שלום\n\n```rs\nfn שלום() {}\n```");
+    let direction = |selector: &str| {
+        let element = host.query_selector(selector).unwrap().unwrap();
+        let style = web_sys::window().unwrap().get_computed_style(&element).unwrap().unwrap();
+        style.get_property_value("direction").unwrap()
+    };
+    let found = ["p:nth-child(1)", "p:nth-child(2)", "blockquote", "ul", "pre"].map(direction);
+    assert_eq!(found, ["ltr", "rtl", "rtl", "rtl", "ltr"]);
+}
+
+#[wasm_bindgen_test]
 fn text_that_grows_keeps_its_text_node() {
     let host = host();
     let mut rendered = Rendered::new(host.clone(), page());
@@ -106,7 +118,7 @@ fn text_that_grows_keeps_its_text_node() {
     assert!(host.first_child().unwrap().first_child().unwrap().is_same_node(Some(&text)));
     assert_eq!(text.text_content().unwrap(), "one two three");
     rendered.show(&parse("# other"), 0);
-    assert_eq!(host.inner_html(), "<h3 class=\"h1\">other</h3>");
+    assert_eq!(host.inner_html(), "<h3 class=\"h1\" dir=\"auto\">other</h3>");
     rendered.show(&[], 0);
     assert_eq!(host.inner_html(), "");
 }

@@ -47,13 +47,14 @@ pub(crate) fn conformance(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
 }
 
 /// Builds the release binary and what measures it, and becomes the latter.
-pub(crate) fn bench(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
+pub(crate) fn bench(repo: &Repo, repetitions: usize) -> Result<ExitCode> {
     install::postgres()?;
     release(repo)?;
     say("building what measures it");
     run(&mut repo.cargo(["build", "--workspace", "--bin", "turnfast-bench", "--bin", "turnfast-test-provider"]))?;
     let mut bench = repo.program(repo.target("debug/turnfast-bench"));
-    bench.args(args).env("TURNFAST_BIN", repo.target("release/turnfast"));
+    bench.args(["reliability", "--repetitions", &repetitions.to_string()]);
+    bench.env("TURNFAST_BIN", repo.target("release/turnfast"));
     bench.env("TURNFAST_TEST_PROVIDER_BIN", repo.target("debug/turnfast-test-provider"));
     become_program(bench)
 }

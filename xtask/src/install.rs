@@ -64,6 +64,17 @@ pub(crate) fn postgres() -> Result<()> {
     packages("install the PostgreSQL server (Debian: apt-get install postgresql)", &["postgresql"])
 }
 
+/// Makes sure that there is a Node and an npm.
+///
+/// # Errors
+/// One is missing and cannot be installed; the message says what to install.
+pub(crate) fn node() -> Result<()> {
+    if on_path("node") && on_path("npm") {
+        return Ok(());
+    }
+    packages("install Node and npm (Debian: apt-get install nodejs npm) and put both on the PATH", &["nodejs", "npm"])
+}
+
 /// Installs packages of the distribution where that may be done; else says what is `wanted`.
 fn packages(wanted: &'static str, names: &[&str]) -> Result<()> {
     if !Path::new("/etc/debian_version").exists() {

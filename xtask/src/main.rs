@@ -4,10 +4,12 @@
 mod build;
 mod fuzz;
 mod install;
+mod package;
 mod repo;
 mod shorten;
 mod size;
 mod test;
+mod types;
 mod web;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -46,17 +48,17 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
-    /// Measures the release binary against its bounds: `reliability`.
-    #[command(disable_help_flag = true)]
-    Bench {
-        /// What to measure, and how often.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
-        args: Vec<OsString>,
-    },
+    /// Measures something against its bounds.
+    #[command(subcommand)]
+    Bench(Bench),
     /// Builds the release binary, target/release/turnfast, with the web app inside.
     Build,
     /// Builds the web app into target/web.
     Web,
+    /// Builds the npm package into target/package.
+    Package,
+    /// Builds the npm package and the pages that the end-to-end tests try it with, into target/example.
+    Example,
     /// Writes server/openapi.json from the server's routes.
     Openapi,
     /// Makes requests up from the OpenAPI document and holds the answers of a live server to it.
@@ -65,15 +67,30 @@ enum Command {
     Size,
 }
 
+#[derive(Subcommand)]
+enum Bench {
+    /// What one delta costs a front end in a short thread and in a long one.
+    Client,
+    /// How soon other processes notice a death and a Stop, with the release binary.
+    Reliability {
+        /// How often each is measured.
+        #[arg(long, value_name = "COUNT", default_value_t = 50)]
+        repetitions: usize,
+    },
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = Repo::find().and_then(|repo| match cli.command {
         Command::Serve { args } => build::serve(&repo, &args),
         Command::Test { filter } => test::everything(&repo, filter.as_deref()),
         Command::Conformance { args } => build::conformance(&repo, &args),
-        Command::Bench { args } => build::bench(&repo, &args),
         Command::Build => build::release(&repo),
         Command::Web => web::build(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Package => package::build(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Example => package::build(&repo).and_then(|()| package::example(&repo)).map(|()| ExitCode::SUCCESS),
+        Command::Bench(Bench::Reliability { repetitions }) => build::bench(&repo, repetitions),
+        Command::Bench(Bench::Client) => package::bench(&repo).map(|()| ExitCode::SUCCESS),
         Command::Openapi => build::openapi(&repo),
         Command::Fuzz => {
             repo::run(&mut build::dev_server(&repo))?;

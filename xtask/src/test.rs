@@ -12,12 +12,12 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    build, fuzz, install,
+    build, fuzz, install, package,
     repo::{self, Repo, WASM},
     size, web,
 };
 
-/// Packages with code for the browser.
+/// Packages with tests that run in a browser.
 const BROWSER_PACKAGES: [&str; 2] = ["turnfast-client-core", "turnfast-web"];
 
 /// What happened so far.
@@ -90,6 +90,8 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
     tally.check("browser and driver", install::browser);
     tally.check("PostgreSQL", install::postgres);
     tally.check("web app", || web::build(repo));
+    tally.check("npm package", || package::build(repo));
+    tally.check("example of the npm package", || package::example(repo));
     if all {
         tally.check("page size", || match size::check(repo)? {
             code if code == ExitCode::SUCCESS => Ok(()),
@@ -100,9 +102,14 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         });
         tally.check("lints (browser)", || {
             let mut clippy = repo.cargo(["clippy", "--keep-going", "--target", WASM, "--all-targets"]);
-            clippy.args(BROWSER_PACKAGES.map(|package| format!("--package={package}"))).args(["--", "--deny", "warnings"]);
+            clippy.args(BROWSER_PACKAGES.map(|package| format!("--package={package}")));
+            clippy.args(["--package=turnfast-client", "--", "--deny", "warnings"]);
             run(clippy)
         });
+    }
+    if all {
+        tally.check("types of the npm package", || package::check_types(repo));
+        tally.tests("tests of the npm package", true, [package::node_tests(repo)]);
     }
     tally.tests("native tests", all, [cargo_test(&["--lib", "--bins"]), cargo_test(&["--doc"])]);
     tally.tests("browser tests", all, BROWSER_PACKAGES.map(|package| browser_tests(repo, package, filter)));
@@ -115,6 +122,7 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         .env("TURNFAST_BIN", repo.target("debug/turnfast"))
         .env("TURNFAST_TEST_PROVIDER_BIN", repo.target("debug/turnfast-test-provider"))
         .env("TURNFAST_TEST_MCP_BIN", repo.target("debug/turnfast-test-mcp"))
+        .env("TURNFAST_EXAMPLE", repo.target("example"))
         .env("TURNFAST_SCREENSHOTS", repo.target("screenshots"));
     tally.tests("end-to-end tests", all, [end_to_end]);
 
@@ -182,11 +190,18 @@ fn run_tests(command: &mut Command) -> (Counts, Result<()>) {
     (counts, outcome)
 }
 
-/// The counts of `test result: ok. 12 passed; 0 failed; …`, or of a line that is nothing but `12 passed, 0 failed`.
+/// The counts of `test result: ok. 12 passed; 0 failed; …`, of a line that is nothing but `12 passed, 0 failed`, or of one that says
+/// `# pass 12` or `# fail 0`, as Node's test runner does.
 fn parse_result(line: &str) -> Option<Counts> {
     let line = line.trim();
     if let Some((passed, failed)) = line.split_once(" passed, ") {
         return Some(Counts { passed: passed.parse().ok()?, failed: failed.strip_suffix(" failed")?.parse().ok()? });
+    }
+    if let Some(passed) = line.strip_prefix("# pass ") {
+        return Some(Counts { passed: passed.parse().ok()?, failed: 0 });
+    }
+    if let Some(failed) = line.strip_prefix("# fail ") {
+        return Some(Counts { passed: 0, failed: failed.parse().ok()? });
     }
     let rest = line.strip_prefix("test result: ")?;
     let count = |word: &str| -> Option<u64> { rest.split(word).next()?.split_whitespace().next_back()?.parse().ok() };
@@ -204,6 +219,8 @@ mod tests {
         let browser = "test result: ok. 7 passed; 0 failed; 0 ignored; 0 filtered out; finished in 0.31s";
         assert_eq!(parse_result(browser), Some(Counts { passed: 7, failed: 0 }));
         assert_eq!(parse_result("79 passed, 2 failed"), Some(Counts { passed: 79, failed: 2 }));
+        assert_eq!(parse_result("# pass 9"), Some(Counts { passed: 9, failed: 0 }));
+        assert_eq!(parse_result("# fail 1"), Some(Counts { passed: 0, failed: 1 }));
         assert_eq!(parse_result("a page says: 79 passed, 2 failed"), None);
         assert_eq!(parse_result("test web::a ... ok"), None);
         assert_eq!(parse_result("test result: odd"), None);

@@ -20,21 +20,10 @@ use crate::{
 
 /// Builds `target/web`.
 pub(crate) fn build(repo: &Repo) -> Result<()> {
-    install::wasm_target()?;
     say("building the web app");
-    run(repo
-        .cargo(["build", "--package", "turnfast-web", "--target", WASM, "--profile", "wasm"])
-        .env("RUSTFLAGS", format!("--remap-path-prefix={}=/", registry().display())))?;
-    run(&mut repo.cargo(["build", "--workspace", "--bin", "wasm-bindgen-runner", "--bin", "wasm-bindgen-test-runner"]))?;
+    wasm(repo, "turnfast-web")?;
     let bindgen = repo.target("web-bindgen");
-    fs::create_dir_all(&bindgen)?;
-    run(repo
-        .program(repo.target("debug/wasm-bindgen-runner"))
-        .args(["--target", "web", "--no-typescript", "--remove-name-section", "--remove-producers-section"])
-        .args(["--out-name", "turnfast", "--out-dir"])
-        .arg(&bindgen)
-        .arg(repo.target(&format!("{WASM}/wasm/turnfast-web.wasm")))
-        .env("RUST_BACKTRACE", "0"))?;
+    bind(repo, "turnfast-web.wasm", "turnfast", &bindgen)?;
 
     let mut sources = BTreeMap::new();
     for (name, path) in files(&repo.path("web/static"))?.into_iter().chain(files(&bindgen)?) {
@@ -51,6 +40,27 @@ pub(crate) fn build(repo: &Repo) -> Result<()> {
         }
     }
     replace_folder(&repo.web(), &output)
+}
+
+/// Builds a package for browsers, into the build folder's `wasm32-unknown-unknown/wasm`.
+pub(crate) fn wasm(repo: &Repo, package: &str) -> Result<()> {
+    install::wasm_target()?;
+    run(repo
+        .cargo(["build", "--package", package, "--target", WASM, "--profile", "wasm"])
+        .env("RUSTFLAGS", format!("--remap-path-prefix={}=/", registry().display())))
+}
+
+/// Writes what of a built package a browser loads into `folder`: `NAME.js` and `NAME_bg.wasm`.
+pub(crate) fn bind(repo: &Repo, built: &str, name: &str, folder: &Path) -> Result<()> {
+    run(&mut repo.cargo(["build", "--workspace", "--bin", "wasm-bindgen-runner", "--bin", "wasm-bindgen-test-runner"]))?;
+    fs::create_dir_all(folder)?;
+    run(repo
+        .program(repo.target("debug/wasm-bindgen-runner"))
+        .args(["--target", "web", "--no-typescript", "--remove-name-section", "--remove-producers-section"])
+        .args(["--out-name", name, "--out-dir"])
+        .arg(folder)
+        .arg(repo.target(&format!("{WASM}/wasm/{built}")))
+        .env("RUST_BACKTRACE", "0"))
 }
 
 /// Where cargo keeps the sources of dependencies. Panic messages name them: without this folder the page is the same to the byte
@@ -169,7 +179,7 @@ fn rename_references(text: &str, name: &str, new_name: &str) -> String {
 }
 
 /// Makes `folder` hold exactly `wanted`. What is right already is left alone, so that cargo sees no change where there is none.
-fn replace_folder(folder: &Path, wanted: &BTreeMap<String, Vec<u8>>) -> Result<()> {
+pub(crate) fn replace_folder(folder: &Path, wanted: &BTreeMap<String, Vec<u8>>) -> Result<()> {
     fs::create_dir_all(folder)?;
     for (name, path) in files(folder)? {
         if !wanted.contains_key(&name) {

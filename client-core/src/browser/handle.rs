@@ -17,7 +17,7 @@ use wasm_bindgen_futures::spawn_local;
 use web_sys::AbortController;
 
 use super::{
-    Client, Subscription,
+    Client, Scope, Subscription,
     drafts::Drafts,
     http::{self, Answer},
     push::Push,
@@ -33,6 +33,7 @@ pub struct ThreadHandle {
 }
 
 struct Inner {
+    scope: Scope,
     /// Where the agent's routes are.
     base: String,
     project: Slug,
@@ -63,8 +64,9 @@ impl Drop for Closes {
 impl ThreadHandle {
     pub(super) fn open(client: &Client, project: Slug, agent: Slug, thread: Option<ThreadId>) -> Self {
         let inner = Rc::new(Inner {
+            scope: client.scope().clone(),
             base: format!("{}/projects/{project}/agents/v2/{agent}", client.base_url()),
-            drafts: Drafts::new(&project, &agent),
+            drafts: Drafts::new(client, &project, &agent),
             project,
             agent,
             machine: RefCell::new(Machine::new()),
@@ -233,9 +235,11 @@ impl Inner {
                 self.timers.borrow_mut().insert(id, timer);
             }
             Effect::CancelTimer { id } => drop(self.timers.borrow_mut().remove(&id)),
-            Effect::LoadDraft { id, thread } => self.input(Input::DraftLoaded { id, draft: self.drafts.load(thread) }),
+            Effect::LoadDraft { id, thread } => {
+                self.input(Input::DraftLoaded { id, draft: self.drafts.load(&self.scope, thread) })
+            }
             Effect::SaveDraft { id, thread, draft } => {
-                self.input(Input::DraftSaved { id, ok: self.drafts.save(thread, &draft) });
+                self.input(Input::DraftSaved { id, ok: self.drafts.save(&self.scope, thread, &draft) });
             }
             Effect::Abort { id } => {
                 if let Some(abort) = self.calls.borrow_mut().remove(&id) {
@@ -258,7 +262,7 @@ impl Inner {
             return;
         };
         spawn_local(async move {
-            let answer = http::request(method, &url, None, abort).await;
+            let answer = http::request(&this.scope, method, &url, None, abort).await;
             this.calls.borrow_mut().remove(&id);
             this.input(outcome(answer));
         });
@@ -274,7 +278,7 @@ impl Inner {
         spawn_local(async move {
             let sink = Rc::clone(&this);
             let sink = Box::new(move |bytes| sink.input(Input::StreamBytes { id, bytes }));
-            let ended = http::stream(&url, body, abort.signal(), sink).await;
+            let ended = http::stream(&this.scope, &url, body, abort.signal(), sink).await;
             this.calls.borrow_mut().remove(&id);
             this.input(match ended {
                 Ok(()) => Input::StreamEnded { id },

@@ -10,6 +10,7 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortController, AbortSignal, ReadableStreamDefaultReader, RequestCache, RequestInit, Response};
 
+use super::Scope;
 use crate::thread::{Failure, REQUEST_TIMEOUT_MS};
 
 /// Milliseconds that the body of an answer may take.
@@ -30,6 +31,12 @@ impl Answer {
     pub fn read<T: FromJson>(&self) -> Result<T, Failure> {
         json::read(&self.text).ok_or(Failure::Unreadable { status: self.status })
     }
+
+    /// The text that it is; empty where the server has nothing to say.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
 }
 
 /// Sends a request, with a JSON text as its body where there is one. The head of the answer is waited for
@@ -37,13 +44,19 @@ impl Answer {
 ///
 /// # Errors
 /// Whatever was not an answer that says success.
-pub async fn request(method: &str, url: &str, body: Option<String>, abort: AbortController) -> Result<Answer, Failure> {
+pub async fn request(
+    scope: &Scope,
+    method: &str,
+    url: &str,
+    body: Option<String>,
+    abort: AbortController,
+) -> Result<Answer, Failure> {
     let timeout = |after_ms| {
         let abort = abort.clone();
         Timeout::new(after_ms, move || abort.abort())
     };
     let head = timeout(REQUEST_TIMEOUT_MS);
-    let response = send(method, url, "application/json", body, &abort.signal()).await?;
+    let response = send(scope, method, url, "application/json", body, &abort.signal()).await?;
     drop(head);
     let _body = timeout(BODY_TIMEOUT_MS);
     let status = response.status();
@@ -56,12 +69,13 @@ pub async fn request(method: &str, url: &str, body: Option<String>, abort: Abort
 
 /// Sends `body` and hands the bytes of the event stream that answers to `sink`, until it ends. `Err`: there was no stream.
 pub(super) async fn stream(
+    scope: &Scope,
     url: &str,
     body: String,
     signal: AbortSignal,
     mut sink: Box<dyn FnMut(Vec<u8>)>,
 ) -> Result<(), Failure> {
-    let response = send("POST", url, "text/event-stream", Some(body), &signal).await?;
+    let response = send(scope, "POST", url, "text/event-stream", Some(body), &signal).await?;
     if !response.ok() {
         return Err(refusal(response).await);
     }
@@ -81,7 +95,14 @@ pub(super) async fn stream(
     Ok(())
 }
 
-async fn send(method: &str, url: &str, accept: &str, body: Option<String>, signal: &AbortSignal) -> Result<Response, Failure> {
+async fn send(
+    scope: &Scope,
+    method: &str,
+    url: &str,
+    accept: &str,
+    body: Option<String>,
+    signal: &AbortSignal,
+) -> Result<Response, Failure> {
     let options = RequestInit::new();
     options.set_method(method);
     options.set_cache(RequestCache::NoStore);
@@ -95,9 +116,8 @@ async fn send(method: &str, url: &str, accept: &str, body: Option<String>, signa
         options.set_body(&body.into());
     }
     options.set_headers(&headers);
-    let window = web_sys::window().ok_or(Failure::Broken)?;
-    let response = settled(window.fetch_with_str_and_init(url, &options)).await.map_err(|_| Failure::Broken)?;
-    response.dyn_into().map_err(|_| Failure::Broken)
+    let answer = scope.send(url, &options).ok_or(Failure::Broken)?;
+    Ok(settled(answer).await.map_err(|_| Failure::Broken)?.unchecked_into())
 }
 
 /// The one place that waits for promises, whatever their type.

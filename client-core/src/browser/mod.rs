@@ -6,10 +6,12 @@ mod handle;
 mod http;
 mod listen;
 mod push;
+mod scope;
 mod subscribers;
 
 pub use client::Client;
 pub use drafts::forget_drafts;
 pub use handle::ThreadHandle;
 pub use http::{Answer, request};
+pub use scope::Scope;
 pub use subscribers::Subscription;

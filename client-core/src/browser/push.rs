@@ -10,16 +10,20 @@ use js_sys::{Function, Promise, Reflect};
 use turnfast_shared::{api::PushEvent, few::Few};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::{JsFuture, spawn_local};
-use web_sys::{AbortController, BroadcastChannel, EventSource, MessageEvent, VisibilityState, Window};
+use web_sys::{AbortController, BroadcastChannel, EventSource, EventTarget, MessageEvent};
 
-use super::{listen::Listener, subscribers::Subscribers};
+use super::{Scope, listen::Listener, subscribers::Subscribers};
 use crate::{
     follow::{Effect, EffectId, Follow, Input},
     thread::Occasion,
 };
 
+/// What the tab that holds the connection tells the others when it breaks. Not a message of `/push`: the machine need not know.
+const LOST: &str = "lost";
+
 /// The page's share in the browser's one `/push` connection, and what else is an occasion to read.
 pub(super) struct Push {
+    scope: Scope,
     url: String,
     name: String,
     follow: RefCell<Follow>,
@@ -30,6 +34,8 @@ pub(super) struct Push {
     listeners: RefCell<Vec<Listener>>,
     pub(super) events: Subscribers<PushEvent>,
     pub(super) occasions: Subscribers<Occasion>,
+    /// The connection broke, or was refused.
+    pub(super) lost: Subscribers<()>,
 }
 
 struct Source {
@@ -62,8 +68,9 @@ impl LockRequest {
 
 impl Push {
     /// Begins to listen. The channel hears from now on, so whoever reads after this misses nothing.
-    pub(super) fn start(base_url: &str) -> Rc<Self> {
+    pub(super) fn start(scope: Scope, base_url: &str) -> Rc<Self> {
         let push = Rc::new(Self {
+            scope,
             url: format!("{base_url}/push"),
             name: format!("turnfast-push {base_url}"),
             follow: RefCell::new(Follow::new()),
@@ -74,18 +81,18 @@ impl Push {
             listeners: RefCell::default(),
             events: Subscribers::new(),
             occasions: Subscribers::new(),
+            lost: Subscribers::new(),
         });
-        if let Some(window) = web_sys::window() {
-            push.listen_to(&window);
-        }
-        let channel = lock_manager().and_then(|_| push.open_channel());
+        push.listen();
+        let channel = push.scope.locks().and_then(|_| push.open_channel());
         let shared = channel.is_some();
         push.channel.replace(channel);
         push.input(Input::Started { shared });
         push
     }
 
-    fn listen_to(self: &Rc<Self>, window: &Window) {
+    fn listen(self: &Rc<Self>) {
+        let scope = self.scope.unchecked_ref::<EventTarget>();
         let mut listeners = self.listeners.borrow_mut();
         let on = |this: &Rc<Self>, act: fn(&Rc<Self>)| {
             let this = Rc::downgrade(this);
@@ -95,12 +102,12 @@ impl Push {
                 }
             }
         };
-        if let Some(document) = window.document() {
+        if let Some(document) = self.scope.page() {
             listeners.push(Listener::new(&document, "visibilitychange", on(self, Self::visibility_changed)));
         }
-        listeners.push(Listener::new(window, "pageshow", on(self, Self::visibility_changed)));
+        listeners.push(Listener::new(scope, "pageshow", on(self, Self::visibility_changed)));
         listeners.push(Listener::new(
-            window,
+            scope,
             "online",
             on(self, |this| {
                 this.input(Input::Online);
@@ -110,9 +117,7 @@ impl Push {
     }
 
     fn visibility_changed(self: &Rc<Self>) {
-        let visible = web_sys::window()
-            .and_then(|window| window.document())
-            .is_some_and(|document| document.visibility_state() == VisibilityState::Visible);
+        let visible = self.scope.page().is_some_and(|page| !page.hidden());
         self.input(Input::Visible(visible));
         if visible {
             self.occasions.call(&Occasion::TabVisible);
@@ -120,13 +125,14 @@ impl Push {
     }
 
     fn open_channel(self: &Rc<Self>) -> Option<(BroadcastChannel, Listener)> {
-        // Missing in old browsers, where the constructor's name alone would throw.
-        Reflect::get(&js_sys::global(), &"BroadcastChannel".into()).ok().filter(|class| class.is_function())?;
-        let channel = BroadcastChannel::new(&self.name).ok()?;
+        let channel = self.scope.new_channel(&self.name)?;
         let this = Rc::downgrade(self);
         let listener = Listener::new(&channel, "message", move |event| {
-            if let (Some(this), Some(event)) = (this.upgrade(), push_event(&event)) {
+            let Some(this) = this.upgrade() else { return };
+            if let Some(event) = push_event(&event) {
                 this.input(Input::Heard(event));
+            } else if text(&event).as_deref() == Some(LOST) {
+                this.lost.call(&());
             }
         });
         Some((channel, listener))
@@ -151,9 +157,8 @@ impl Push {
             Effect::Connect { id } => self.connect(id),
             Effect::Disconnect { id } => drop(self.sources.borrow_mut().remove(&id)),
             Effect::Say(event) => {
-                if let (Some((channel, _)), Ok(text)) = (&*self.channel.borrow(), serde_json::to_string(&event)) {
-                    // Refused only for what cannot be cloned, which text can.
-                    let _ = channel.post_message(&text.into());
+                if let Ok(text) = serde_json::to_string(&event) {
+                    self.tell(&text);
                 }
             }
             Effect::Deliver(event) => {
@@ -176,8 +181,16 @@ impl Push {
         }
     }
 
+    /// Tells the other tabs.
+    fn tell(&self, text: &str) {
+        if let Some((channel, _)) = &*self.channel.borrow() {
+            // Refused only for what cannot be cloned, which text can.
+            let _ = channel.post_message(&text.into());
+        }
+    }
+
     fn connect(self: &Rc<Self>, id: EffectId) {
-        let Ok(source) = EventSource::new(&self.url) else {
+        let Some(source) = self.scope.new_source(&self.url) else {
             self.fail_later(id);
             return;
         };
@@ -203,12 +216,14 @@ impl Push {
         spawn_local(async move {
             if let Some(this) = this.upgrade() {
                 this.input(Input::PushFailed { id, random: random() });
+                this.tell(LOST);
+                this.lost.call(&());
             }
         });
     }
 
     fn request_lock(self: &Rc<Self>, steal: bool) {
-        let (Some(locks), Ok(abort)) = (lock_manager(), AbortController::new()) else { return };
+        let (Some(locks), Ok(abort)) = (self.scope.locks(), AbortController::new()) else { return };
         let request = Rc::new(LockRequest { abort, granted: Cell::new(false), release: RefCell::default() });
         if let Some(earlier) = self.lock.replace(Some(Rc::clone(&request))) {
             earlier.end();
@@ -219,14 +234,12 @@ impl Push {
         let options = js_sys::Object::new();
         let (name, value) = if steal { ("steal", JsValue::TRUE) } else { ("signal", request.abort.signal().into()) };
         let asked =
-            Reflect::set(&options, &name.into(), &value).and_then(|_| Reflect::get(&locks, &"request".into())).and_then(|ask| {
-                ask.unchecked_into::<Function>().call3(&locks, &self.name.as_str().into(), &options, callback.as_ref())
-            });
+            Reflect::set(&options, &name.into(), &value).and_then(|_| locks.request(&self.name, &options, callback.as_ref()));
         let Ok(asked) = asked else { return };
         let this = Rc::downgrade(self);
         spawn_local(async move {
             let _callback = callback;
-            let taken = JsFuture::from(asked.unchecked_into::<Promise>()).await.is_err() && request.granted.get();
+            let taken = JsFuture::from(asked).await.is_err() && request.granted.get();
             if let (true, Some(this)) = (taken, this.upgrade()) {
                 this.lock.borrow_mut().take_if(|current| Rc::ptr_eq(current, &request));
                 this.input(Input::LockLost);
@@ -258,15 +271,12 @@ impl Drop for Push {
     }
 }
 
-/// `navigator.locks`; absent in old browsers, and in pages that came over plain HTTP from another machine.
-fn lock_manager() -> Option<JsValue> {
-    let navigator = web_sys::window()?.navigator();
-    Reflect::get(&navigator, &"locks".into()).ok().filter(JsValue::is_object)
+fn push_event(event: &web_sys::Event) -> Option<PushEvent> {
+    turnfast_shared::json::read(&text(event)?)
 }
 
-fn push_event(event: &web_sys::Event) -> Option<PushEvent> {
-    let text = event.dyn_ref::<MessageEvent>()?.data().as_string()?;
-    turnfast_shared::json::read(&text)
+fn text(event: &web_sys::Event) -> Option<String> {
+    event.unchecked_ref::<MessageEvent>().data().as_string()
 }
 
 fn random() -> u32 {

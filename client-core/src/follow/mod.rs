@@ -4,6 +4,9 @@
 //! BroadcastChannel what it hears. When it goes, the browser gives the lock to another tab, which connects: the `connected` message
 //! that it gets and passes on makes every tab read once. Where either API is missing, each tab holds a connection of its own.
 //!
+//! A tab that the browser froze cannot hand over: a visible one takes the lock from it. Until the frozen tab thaws, and hears that it
+//! lost the lock, its old connection stands beside the new one, unread.
+//!
 //! The machine is pure: time and random numbers come in with the inputs. It does not know what a notification is about.
 
 use turnfast_shared::{
@@ -194,8 +197,11 @@ impl Follow {
                 self.pass_on(event);
             }
             Input::PushFailed { id, random } if self.link == Link::Open(id) => self.pause(random),
-            Input::Heard(event) if self.role == Role::Listening => {
-                self.last_sign = now;
+            // A tab that was frozen may hear its successor before it hears that it lost the lock.
+            Input::Heard(event) if matches!(self.role, Role::Listening | Role::Leading) => {
+                if self.role == Role::Listening {
+                    self.last_sign = now;
+                }
                 if event != PushEvent::Ping {
                     self.fx.push(Effect::Deliver(event));
                 }

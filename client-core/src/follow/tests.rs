@@ -287,6 +287,19 @@ fn a_visible_tab_takes_the_lock_from_a_frozen_one_and_a_hidden_one_does_not() {
 }
 
 #[test]
+fn a_thawed_tab_that_hears_its_successor_before_it_hears_of_its_loss_reads_too() {
+    let mut browser = Browser::default();
+    let tab = browser.open();
+    browser.push(&PushEvent::Connected);
+    browser.take_delivered(tab);
+    // What came meanwhile, in the order of the channel and the lock, which is any.
+    browser.input(tab, Input::Heard(PushEvent::Connected));
+    browser.input(tab, Input::Heard(update(7)));
+    browser.input(tab, Input::LockLost);
+    assert_eq!(browser.take_delivered(tab), [PushEvent::Connected, update(7)]);
+}
+
+#[test]
 fn while_the_server_is_away_the_leader_keeps_the_lock() {
     let mut browser = Browser::default();
     browser.open();

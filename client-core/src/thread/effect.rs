@@ -75,7 +75,7 @@ pub enum Effect {
         /// The [`Effect::SetTimer`].
         id: EffectId,
     },
-    /// Load what was kept. Ends in [`Input::DraftLoaded`].
+    /// Load what is kept now, by whichever tab. Ends in [`Input::DraftLoaded`].
     LoadDraft {
         /// This effect.
         id: EffectId,
@@ -105,7 +105,7 @@ pub enum Effect {
 pub struct StoredDraft {
     /// What the person typed.
     pub text: String,
-    /// A submit of it whose fate is not known yet: after a reload a read tells.
+    /// The last submit of it, until it is known to be accepted: after a reload a read tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<PendingSubmit>,
 }
@@ -132,7 +132,7 @@ impl FromJson for PendingSubmit {
     }
 }
 
-/// A submit that got no answer so far.
+/// A submit that is not known to be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingSubmit {

@@ -40,12 +40,7 @@ pub(super) struct Own {
 #[derive(Debug)]
 pub(super) enum Kind {
     Submit(Submitted),
-    Resume {
-        run: RunId,
-        tool_call_id: String,
-        /// The suspended message, behind which the stream goes on.
-        before: Option<Rc<Message>>,
-    },
+    Resume { run: RunId, tool_call_id: String },
 }
 
 /// A message on its way.

@@ -43,6 +43,8 @@ pub struct Machine {
     left: Vec<Left>,
     /// Executions that were asked to stop, over all threads, until the record shows their end.
     stops: Few<ExecutionId, Asked>,
+    /// Accepted submits whose drafts are still kept; by the effect that loads what is kept.
+    clearing: Few<EffectId, Clearing>,
 }
 
 /// What belongs to the thread that is shown, and goes when another one is.
@@ -113,7 +115,7 @@ struct Draft {
     typed: bool,
     saving: Option<EffectId>,
     not_kept: bool,
-    /// The last submit, until its fate is known.
+    /// The last submit, until it is known to be accepted.
     pending: Option<PendingSubmit>,
     pending_attachments: Rc<Vec<NewAttachment>>,
 }
@@ -123,6 +125,17 @@ struct Left {
     own: Own,
     /// The draft of its thread when that was left.
     text: Rc<str>,
+}
+
+/// An accepted submit whose draft is still kept.
+#[derive(Debug)]
+struct Clearing {
+    message: MessageId,
+    text: Rc<str>,
+    /// Where its draft is kept.
+    draft_key: Option<ThreadId>,
+    /// Where what was typed since belongs.
+    rest_key: Option<ThreadId>,
 }
 
 #[derive(Debug)]
@@ -204,6 +217,7 @@ impl Machine {
             settled: settled.list,
             live,
             read_failure: self.shown.read_failure.clone(),
+            catching_up: self.shown.reads.in_flight.is_some() || self.shown.reads.retry.is_some(),
             running: self.running(),
             stop: self.stop_state(),
             interactions: self.interactions(),
@@ -373,12 +387,12 @@ impl Machine {
         self.read_now();
     }
 
-    /// The thread to read; of a new one, the proposed id while it is open what became of the submit.
+    /// The thread to read; of a new one, the proposed id while it is not known what became of the submit.
     fn read_target(&self) -> Option<ThreadId> {
         if !self.open {
             return None;
         }
-        let proposed = || self.shown.draft.pending.as_ref().filter(|_| self.shown.checking).map(|pending| pending.thread_id);
+        let proposed = || self.shown.draft.pending.as_ref().filter(|_| self.shown.own.is_none()).map(|pending| pending.thread_id);
         self.shown.thread.or_else(proposed)
     }
 
@@ -551,9 +565,7 @@ impl Machine {
         };
         let run_id = suspension.run_id;
         let request = ResumeRequest { run_id, tool_call_id: tool_call_id.clone(), resume_data: data };
-        // As it is now: once the server has the answer, a read may show what the stream is going to say.
-        let before = self.shown.message(run_id.into());
-        let id = self.begin(now, thread, Kind::Resume { run: run_id, tool_call_id, before });
+        let id = self.begin(now, thread, Kind::Resume { run: run_id, tool_call_id });
         self.fx.push(Effect::Resume { id, request });
     }
 
@@ -570,7 +582,7 @@ impl Machine {
     }
 
     /// The server has the message: what is left of the draft is what was typed since.
-    fn accepted(&mut self, text: &str, draft_key: Option<ThreadId>) {
+    fn accepted(&mut self, message: MessageId, text: Rc<str>, draft_key: Option<ThreadId>) {
         let shown = &mut self.shown;
         shown.checking = false;
         if shown.trouble.as_ref().is_some_and(|trouble| trouble.attempt == Attempt::Submit) {
@@ -578,17 +590,38 @@ impl Machine {
         }
         let draft = &mut shown.draft;
         draft.pending = None;
-        draft.text = typed_since(&draft.text, text);
+        draft.text = typed_since(&draft.text, &text);
         if draft.attachments == draft.pending_attachments {
             draft.attachments = Rc::default();
         }
         draft.pending_attachments = Rc::default();
-        if draft_key != shown.thread {
-            let id = self.next_id();
-            self.fx.push(Effect::SaveDraft { id, thread: draft_key, draft: StoredDraft::default() });
+        let rest_key = shown.thread;
+        self.clear_kept(Clearing { message, text, draft_key, rest_key });
+    }
+
+    /// Clears what is kept of an accepted draft. It is loaded first: another tab may have kept another draft of the thread meanwhile.
+    fn clear_kept(&mut self, clearing: Clearing) {
+        let id = self.next_id();
+        self.fx.push(Effect::LoadDraft { id, thread: clearing.draft_key });
+        self.clearing.insert(id, clearing);
+    }
+
+    fn kept_loaded(&mut self, clearing: Clearing, stored: Option<StoredDraft>) {
+        let Clearing { message, text, draft_key, rest_key } = clearing;
+        let of_it = |stored: &StoredDraft| stored.pending.as_ref().is_some_and(|pending| pending.message_id == message);
+        let Some(stored) = stored.filter(of_it) else {
+            // It is another one's, unless this tab could not keep its own.
+            if self.shown.draft.not_kept {
+                self.save_draft();
+            }
+            return;
+        };
+        let rest = typed_since(&stored.text.into(), &text);
+        if rest_key != draft_key {
+            self.save(draft_key, StoredDraft::default());
         }
-        if draft_key == self.shown.thread || !self.shown.draft.text.is_empty() {
-            self.save_draft();
+        if rest_key == draft_key || !rest.is_empty() {
+            self.save(rest_key, StoredDraft { text: rest.as_ref().to_owned(), pending: None });
         }
     }
 
@@ -610,8 +643,8 @@ impl Machine {
         }
         match &shown.draft.pending {
             Some(pending) if shown.record.get(pending.message_id).is_some() => {
-                let text = pending.text.clone();
-                self.accepted(&text, draft_key);
+                let (message, text) = (pending.message_id, pending.text.as_str().into());
+                self.accepted(message, text, draft_key);
             }
             Some(_) if shown.checking => self.not_accepted(),
             _ => {}
@@ -621,20 +654,32 @@ impl Machine {
     /// A submit that came to nothing matters while its text is still in the draft: to clear it, or to send it again as the same.
     fn forget_replaced_submit(&mut self) {
         let shown = &mut self.shown;
-        if shown.own.is_none() && !shown.checking {
-            shown.draft.pending.take_if(|pending| !shown.draft.text.starts_with(&pending.text));
+        let text = &shown.draft.text;
+        let replaced = |pending: &mut PendingSubmit| !text.starts_with(&pending.text);
+        if shown.own.is_none() && !shown.checking && shown.draft.pending.take_if(replaced).is_some() && shown.thread.is_none() {
+            // There is nothing to read any more.
+            shown.read_failure = None;
+            self.drop_reads();
         }
     }
 
     fn save_draft(&mut self) {
-        let id = self.next_id();
-        let shown = &mut self.shown;
-        shown.draft.saving = Some(id);
+        let shown = &self.shown;
         let draft = StoredDraft { text: shown.draft.text.as_ref().to_owned(), pending: shown.draft.pending.clone() };
-        self.fx.push(Effect::SaveDraft { id, thread: shown.thread, draft });
+        self.shown.draft.saving = Some(self.save(shown.thread, draft));
+    }
+
+    fn save(&mut self, thread: Option<ThreadId>, draft: StoredDraft) -> EffectId {
+        let id = self.next_id();
+        self.fx.push(Effect::SaveDraft { id, thread, draft });
+        id
     }
 
     fn draft_loaded(&mut self, id: EffectId, stored: Option<StoredDraft>) {
+        if let Some(clearing) = self.clearing.remove(&id) {
+            self.kept_loaded(clearing, stored);
+            return;
+        }
         let draft = &mut self.shown.draft;
         if draft.loading != Some(id) {
             return;
@@ -690,7 +735,8 @@ impl Machine {
                 if own.thread != session_id {
                     self.cut(id);
                 } else if let Some(left) = self.take_left(id) {
-                    self.left_accepted(left, Some(execution_id), true);
+                    self.fx.push(Effect::Abort { id });
+                    self.left_accepted(&left.own, Some(execution_id));
                 } else {
                     self.started(now, execution_id, message_id, assistant_message_id);
                 }
@@ -703,8 +749,9 @@ impl Machine {
     /// The turn that was submitted, or resumed, from here is accepted.
     fn started(&mut self, now: Millis, execution: ExecutionId, message: MessageId, assistant: MessageId) {
         let Some(mut own) = self.shown.own.take() else { return };
-        // The person left and came back before the first read: live events alone would show a thread without its past.
-        let unread = self.shown.load == Load::Loading;
+        // There was no first read yet (the person left and came back), or it failed: live events alone would show a thread without its
+        // past.
+        let unread = matches!(self.shown.load, Load::Loading | Load::Failed(_));
         let draft_key = self.shown.thread;
         self.drop_reads();
         self.shown.thread = Some(own.thread);
@@ -716,13 +763,15 @@ impl Machine {
         }
         let turn = match &own.kind {
             Kind::Submit(submitted) => {
-                self.accepted(&submitted.text, draft_key);
+                self.accepted(submitted.message_id, Rc::clone(&submitted.text), draft_key);
                 let user = LiveTurn::user_message(message, &submitted.text, execution, rfc3339(now));
                 Some(LiveTurn::new(execution, assistant, Some(user), None, rfc3339(now)))
             }
-            Kind::Resume { tool_call_id, before, .. } => {
+            Kind::Resume { run, tool_call_id } => {
                 self.shown.suspensions.retain(|open| open.tool_call_id != *tool_call_id);
-                before.as_ref().map(|before| LiveTurn::new(execution, assistant, None, Some(before), rfc3339(now)))
+                // As reads from before the answer show it: one that showed what the stream is going to say was not taken.
+                let before = self.shown.message((*run).into());
+                before.map(|before| LiveTurn::new(execution, assistant, None, Some(&before), rfc3339(now)))
             }
         };
         match turn {
@@ -814,9 +863,9 @@ impl Machine {
         let (execution, accepted) = (problem.execution_id, code == Some(Code::MessageAlreadyAccepted));
         if let Some(left) = self.take_left(id) {
             if accepted {
-                self.left_accepted(left, execution, false);
+                self.left_accepted(&left.own, execution);
             } else {
-                self.left_refused(&left);
+                self.left_ended(&left.own);
             }
             return;
         }
@@ -828,15 +877,14 @@ impl Machine {
                 let draft_key = self.shown.thread;
                 self.shown.thread = Some(own.thread);
                 self.shown.load = Load::Loaded;
-                self.accepted(&submitted.text, draft_key);
+                self.accepted(submitted.message_id, Rc::clone(&submitted.text), draft_key);
                 if let (Some(_), Some(execution)) = (own.stop_wish, execution) {
                     self.ask_stop(own.thread, execution);
                 }
                 self.want_read(Want::Newest);
             }
             Kind::Submit(_) => {
-                self.shown.draft.pending = None;
-                self.save_draft();
+                // Its ids stay: this refusal says nothing of an attempt before it, or in another tab, that got no answer.
                 self.trouble(Attempt::Submit, Cause::Failed(failure));
                 if matches!(code, Some(Code::TurnAlreadyRunning | Code::InteractionOpen)) {
                     self.want_read(Want::Newest);
@@ -858,8 +906,7 @@ impl Machine {
     fn unanswered(&mut self, id: EffectId, cause: Cause) {
         if let Some(left) = self.take_left(id) {
             // Its stored draft still names the message, so the next visit to its thread finds out.
-            self.cancel_timer(Some(left.own.stall_timer));
-            self.cancel_timer(left.own.stop_wish);
+            self.left_ended(&left.own);
             return;
         }
         let Some(own) = self.take_shown_own(id) else { return };
@@ -879,38 +926,21 @@ impl Machine {
     }
 
     /// A submit or resume of a thread that is not shown any more is accepted.
-    fn left_accepted(&mut self, left: Left, execution: Option<ExecutionId>, open: bool) {
-        let Left { own, text } = left;
-        if open {
-            self.fx.push(Effect::Abort { id: own.id });
-        }
-        self.cancel_timer(Some(own.stall_timer));
-        self.cancel_timer(own.stop_wish);
+    fn left_accepted(&mut self, own: &Own, execution: Option<ExecutionId>) {
         if let (Some(_), Some(execution)) = (own.stop_wish, execution) {
             self.ask_stop(own.thread, execution);
         }
+        self.left_ended(own);
         if let Kind::Submit(submitted) = &own.kind {
-            let rest = typed_since(&text, &submitted.text);
-            if submitted.new_thread {
-                self.save_left(None, "");
-            }
-            if !submitted.new_thread || !rest.is_empty() {
-                self.save_left(Some(own.thread), &rest);
-            }
+            let draft_key = Some(own.thread).filter(|_| !submitted.new_thread);
+            let (message, text) = (submitted.message_id, Rc::clone(&submitted.text));
+            self.clear_kept(Clearing { message, text, draft_key, rest_key: draft_key });
         }
     }
 
-    fn left_refused(&mut self, left: &Left) {
-        self.cancel_timer(Some(left.own.stall_timer));
-        self.cancel_timer(left.own.stop_wish);
-        if let Kind::Submit(submitted) = &left.own.kind {
-            self.save_left(Some(left.own.thread).filter(|_| !submitted.new_thread), &left.text);
-        }
-    }
-
-    fn save_left(&mut self, thread: Option<ThreadId>, text: &str) {
-        let id = self.next_id();
-        self.fx.push(Effect::SaveDraft { id, thread, draft: StoredDraft { text: text.to_owned(), pending: None } });
+    fn left_ended(&mut self, own: &Own) {
+        self.cancel_timer(Some(own.stall_timer));
+        self.cancel_timer(own.stop_wish);
     }
 
     // Stopping.

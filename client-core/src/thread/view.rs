@@ -25,6 +25,8 @@ pub struct View {
     pub live: Option<Live>,
     /// The last read failed: what is shown may be old. For an unobtrusive note.
     pub read_failure: Option<Failure>,
+    /// Whether a read is on its way, or due after a pause. Without one a failure stays until the next occasion.
+    pub catching_up: bool,
     /// What runs in the thread.
     pub running: Option<Running>,
     /// What a Stop button shows.
@@ -256,7 +258,7 @@ impl fmt::Display for Trouble {
         }
         match &self.cause {
             Cause::Failed(failure) => failure.fmt(f),
-            Cause::NotAccepted => f.write_str("The connection broke first. It is still in the box: send it again."),
+            Cause::NotAccepted => f.write_str("The server does not have it. It is still in the box: send it again."),
             Cause::Detached => f.write_str("The live connection was lost. The turn runs on, and this page follows it."),
             Cause::GivenUp => f.write_str("No turn began within 30 s."),
             Cause::Reported(message) => f.write_str(message),

@@ -16,6 +16,7 @@ use super::{
     turn_loop::{NativeAgent, NativeEngine, Roster},
 };
 use crate::config::{Agent, Config, EngineKind, Project, Provider};
+use crate::redact::Redactor;
 
 /// An agent of the configuration.
 pub struct Entry {
@@ -56,8 +57,10 @@ impl Catalog {
     pub fn new(config: &Config) -> Self {
         let roster = Arc::new(Roster::default());
         let mut clients = Clients::default();
-        let mcp = McpServers::new(config, &mut clients);
-        let mut endpoints = Endpoints { providers: &config.providers, clients: &mut clients, made: BTreeMap::new() };
+        let redactor = Redactor::of(config);
+        let mcp = McpServers::new(config, &mut clients, &redactor);
+        let mut endpoints =
+            Endpoints { providers: &config.providers, clients: &mut clients, redactor: &redactor, made: BTreeMap::new() };
         let built: Vec<_> = config.agents.iter().map(|agent| (agent, build(agent, config, &mut endpoints, &mcp))).collect();
         roster.fill(
             built
@@ -150,6 +153,7 @@ fn demo(agent: &Agent) -> Result<Arc<NativeAgent>, Vec<String>> {
 struct Endpoints<'c> {
     providers: &'c [Provider],
     clients: &'c mut Clients,
+    redactor: &'c Redactor,
     made: BTreeMap<&'c str, Result<Arc<Endpoint>, String>>,
 }
 
@@ -159,7 +163,10 @@ impl<'c> Endpoints<'c> {
             return Err(format!("`provider`: there is no provider `{id}`"));
         };
         let clients = &mut *self.clients;
-        self.made.entry(&provider.id).or_insert_with(|| Endpoint::new(provider, clients).map(Arc::new)).clone()
+        self.made
+            .entry(&provider.id)
+            .or_insert_with(|| Endpoint::new(provider, clients, self.redactor.clone()).map(Arc::new))
+            .clone()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The record as a model reads it: what was said, what was called and what came of it. Reasoning is not sent back.
 //!
-//! The record has no marks between the steps of a turn. Text after a tool call begins a new step; calls that follow each other
-//! without text between them are taken for calls of one step.
+//! Calls of one step stay together and those of another are apart: a model that reads calls as made at once takes none for an answer
+//! to another. Each call knows its step; text after a call begins a new one.
 
 use std::collections::HashMap;
 
@@ -110,6 +110,7 @@ pub fn push_so_far(items: &mut Vec<Item>, parts: &[Part], settled: &HashMap<Stri
 fn push_steps(items: &mut Vec<Item>, parts: &[Part], settled: &HashMap<String, Outcome>) {
     let mut text = String::new();
     let mut calls = Vec::new();
+    let mut step = None;
     for part in parts {
         match part {
             Part::Text { text: more } => {
@@ -118,12 +119,18 @@ fn push_steps(items: &mut Vec<Item>, parts: &[Part], settled: &HashMap<String, O
                 }
                 text.push_str(more);
             }
-            Part::ToolCall(call) => calls.push(Call {
-                id: call.tool_call_id.clone(),
-                name: call.tool_name.clone(),
-                input: call.input.clone(),
-                outcome: settled.get(&call.tool_call_id).cloned().unwrap_or_else(|| recorded_outcome(call)),
-            }),
+            Part::ToolCall(call) => {
+                if !calls.is_empty() && call.step != step {
+                    items.push(Item::Agent { text: std::mem::take(&mut text), calls: std::mem::take(&mut calls) });
+                }
+                step = call.step;
+                calls.push(Call {
+                    id: call.tool_call_id.clone(),
+                    name: call.tool_name.clone(),
+                    input: call.input.clone(),
+                    outcome: settled.get(&call.tool_call_id).cloned().unwrap_or_else(|| recorded_outcome(call)),
+                });
+            }
             Part::Reasoning { .. } | Part::File { .. } => {}
         }
     }

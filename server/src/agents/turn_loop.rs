@@ -29,6 +29,7 @@ use turnfast_shared::{
     Event, Part, ToolState,
     event::{Suspension, Usage},
     ids::{RunId, Slug},
+    limits::JSON_DEPTH,
     message::{ResumeData, SuspendPayload, ToolCall},
 };
 
@@ -399,6 +400,16 @@ fn recorded_input(input: &Result<Value, String>) -> Value {
     }
 }
 
+/// Whether `value` has more than so many levels of arrays and objects.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(_) | Value::Object(_) if levels == 0 => true,
+        Value::Array(values) => values.iter().any(|value| is_deeper(value, levels - 1)),
+        Value::Object(fields) => fields.values().any(|value| is_deeper(value, levels - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
 fn result_event(call: &CallRef, outcome: &Outcome) -> Event {
     Event::ToolResult {
         tool_call_id: call.id.clone(),
@@ -484,6 +495,11 @@ impl Toolbox {
             Err(why) => return Admission::Refuse(why),
         };
         match input {
+            Ok(value) if is_deeper(&value, JSON_DEPTH) => {
+                return Admission::Refuse(format!(
+                    "The arguments are nested more than {JSON_DEPTH} levels deep. The tool did not run."
+                ));
+            }
             Ok(Value::Object(_)) => {}
             Ok(_) => return Admission::Refuse("The arguments must be a JSON object. The tool did not run.".to_owned()),
             Err(text) => {

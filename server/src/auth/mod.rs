@@ -4,7 +4,7 @@
 //!   for [`SESSION`].
 //! - A program has an API token, which may be restricted to some scopes and may expire.
 //! - Every request looks its credential up in the record, so that a revoked token or a disabled user is refused from the next
-//!   request on. Long-lived connections ask again with [`Auth::still_valid`].
+//!   request on. Long-lived connections end with [`Auth::shut_out`].
 //! - What a user may do follows from the role in a project, which is configuration and not record.
 
 mod attempts;
@@ -12,8 +12,12 @@ pub mod password;
 pub mod scope;
 mod secret;
 
-use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc, time::Duration};
 
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::{Instant, MissedTickBehavior, interval_at},
+};
 use turnfast_shared::{Millis, ids::UserId};
 use uuid::Uuid;
 
@@ -37,6 +41,8 @@ use crate::{
 pub const SESSION: Millis = 30 * 24 * 60 * 60 * 1_000;
 /// A use prolongs a session at most this often, in milliseconds: 1 hour.
 const REFRESH: Millis = 60 * 60 * 1_000;
+/// Sessions that have just ended here, for connections that have not looked yet. One that falls behind asks the record.
+const ENDED: usize = 64;
 /// A sign-in link is good for this long, in milliseconds: 24 hours.
 pub const LINK: Millis = 24 * 60 * 60 * 1_000;
 
@@ -114,6 +120,8 @@ pub struct Auth {
     store: Arc<dyn AuthStore>,
     verifier: Verifier,
     attempts: Arc<Attempts>,
+    /// Sessions that end in this process.
+    ended: broadcast::Sender<Digest>,
     clock: Arc<dyn Fn() -> Millis + Send + Sync>,
 }
 
@@ -133,7 +141,13 @@ impl Auth {
     /// Over a record, with a clock of the caller's.
     #[must_use]
     pub fn with_clock(store: Arc<dyn AuthStore>, clock: Arc<dyn Fn() -> Millis + Send + Sync>) -> Self {
-        Self { store, verifier: Verifier::new(), attempts: Arc::new(Attempts::default()), clock }
+        Self {
+            store,
+            verifier: Verifier::new(),
+            attempts: Arc::new(Attempts::default()),
+            ended: broadcast::channel(ENDED).0,
+            clock,
+        }
     }
 
     /// Begins a session for who knows the password. `address` is the client's, where it is known.
@@ -196,11 +210,35 @@ impl Auth {
         Ok(Some(Caller { user: token.user, name: token.name, via: Via::Bearer, limit, credential }))
     }
 
-    /// Whether a caller would still be let in: for connections that outlive their request.
+    /// Comes to its end when the caller is no longer let in: for connections that outlive their request. A session that ends in this
+    /// process ends them at once; what happens elsewhere, or by the passing of time, is looked for `every` so often.
+    pub fn shut_out(&self, caller: &Caller, every: Duration) -> impl Future<Output = ()> + Send + 'static {
+        let (auth, caller) = (self.clone(), caller.clone());
+        let mut ended = self.ended.subscribe();
+        let mut checks = interval_at(Instant::now() + every, every);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        async move {
+            loop {
+                tokio::select! {
+                    session = ended.recv() => match session {
+                        Ok(session) if session != caller.credential => continue,
+                        Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => {}
+                    },
+                    _ = checks.tick() => {}
+                }
+                // A database that does not answer says neither; the connection stays.
+                if let Ok(false) = auth.still_valid(&caller).await {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether a caller would still be let in.
     ///
     /// # Errors
     /// The record does not answer.
-    pub async fn still_valid(&self, caller: &Caller) -> Result<bool, StoreError> {
+    async fn still_valid(&self, caller: &Caller) -> Result<bool, StoreError> {
         let now = (self.clock)();
         Ok(match caller.via {
             Via::Cookie => self.store.session(caller.credential, now).await?.is_some(),
@@ -214,7 +252,12 @@ impl Auth {
     /// The record does not answer.
     pub async fn logout(&self, caller: &Caller) -> Result<(), StoreError> {
         match caller.via {
-            Via::Cookie => self.store.end_session(caller.credential).await,
+            Via::Cookie => {
+                self.store.end_session(caller.credential).await?;
+                // Nobody there: nothing is open.
+                let _ = self.ended.send(caller.credential);
+                Ok(())
+            }
             Via::Bearer => Ok(()),
         }
     }

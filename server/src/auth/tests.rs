@@ -50,6 +50,7 @@ over_every_store! {
     a_session_ends_thirty_days_after_its_last_use
     a_use_prolongs_a_session_at_most_once_an_hour
     logging_out_ends_that_session_alone
+    what_is_open_ends_with_what_opened_it
     a_new_password_ends_what_the_old_one_began
     attempts_run_out_for_the_right_password_too
     a_link_works_once_and_for_a_day
@@ -164,6 +165,39 @@ async fn logging_out_ends_that_session_alone(on: On) {
     house.auth.logout(&caller).await.unwrap();
     assert!(!house.is_in(&one).await);
     assert!(house.is_in(&other).await);
+}
+
+async fn what_is_open_ends_with_what_opened_it(on: On) {
+    let soon = Duration::from_millis(10);
+    // Longer than any test: only what happens in this process ends it.
+    let never = Duration::from_secs(100_000);
+    let house = House::build(on).await;
+    let ada = house.user("ada", Some("pw")).await;
+    let one = house.auth.login("ada", secret("pw"), None).await.unwrap().session;
+    let other = house.auth.login("ada", secret("pw"), None).await.unwrap().session;
+    let caller = async |session: &Secret| house.auth.by_session(session.expose()).await.unwrap().unwrap();
+    let (one, other) = (caller(&one).await, caller(&other).await);
+    let ends = house.auth.shut_out(&one, never);
+    let mut stays = Box::pin(house.auth.shut_out(&other, never));
+    house.auth.logout(&one).await.unwrap();
+    ends.await;
+    assert!(futures::poll!(&mut stays).is_pending(), "another session of the same user");
+
+    // What another process does, such as a command, is found by looking.
+    let token = house.auth.create_token(&ada, None, None).await.unwrap();
+    let token = house.auth.by_token(token.expose()).await.unwrap().unwrap();
+    let ends = house.auth.shut_out(&token, soon);
+    let id = house.store.tokens().await.unwrap().first().unwrap().id;
+    house.store.revoke_token(id, 1).await.unwrap();
+    ends.await;
+    let ends = house.auth.shut_out(&other, soon);
+    house.store.set_disabled(ada.id, true).await.unwrap();
+    ends.await;
+    house.store.set_disabled(ada.id, false).await.unwrap();
+    let brief = house.auth.create_token(&ada, None, Some(HOUR)).await.unwrap();
+    let ends = house.auth.shut_out(&house.auth.by_token(brief.expose()).await.unwrap().unwrap(), soon);
+    house.pass(HOUR);
+    ends.await;
 }
 
 async fn a_new_password_ends_what_the_old_one_began(on: On) {

@@ -14,6 +14,7 @@ use super::{
     values::{self, Place},
 };
 use crate::{
+    address,
     auth::{self, Auth, Scopes, link_url, password},
     clock,
     config::{Config, Secret},
@@ -26,15 +27,35 @@ const MAX_PASSWORD: u64 = 1_024;
 async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
     if config.database_url.is_none() {
         let folder = config.data_dir.display();
-        config.create_data_dir().map_err(|error| Failure::new(format!("the data folder {folder} cannot be used: {error}")))?;
+        config.create_data_dir().map_err(|error| {
+            Failure::new(format!("the data folder {folder} cannot be used: {error}; choose another with --data-dir"))
+        })?;
     }
     Ok(Database::open(config).await?.store())
 }
 
+/// Opens a database that is there: a mistyped folder must not become an empty one.
+async fn open_existing(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+    if config.database_url.is_none() {
+        there_is_one(config)?;
+    }
+    open(config).await
+}
+
+/// Whether there is an SQLite database to work on.
+fn there_is_one(config: &Config) -> Result<(), Failure> {
+    let path = config.sqlite_path();
+    if path.exists() {
+        return Ok(());
+    }
+    let what = "`serve`, `migrate` and `user add` make one";
+    Err(Failure::new(format!("there is no database {}; is --data-dir right? {what}", path.display())))
+}
+
 /// `check`, of a configuration that has no mistakes.
 pub(super) fn check(config: &Config, file: Option<&Path>) -> String {
-    for warning in config.warnings() {
-        note(&format!("warning: {warning}"));
+    for warning in &config.warnings {
+        note(&format!("{}:{}: warning: {}", warning.file.display(), warning.line, warning.message));
     }
     let (projects, agents) = (config.projects.len(), config.agents.len());
     let what = file.map_or_else(|| "no configuration file, the defaults".to_owned(), |file| file.display().to_string());
@@ -58,11 +79,8 @@ pub(super) async fn backup(config: &Config, to: &Path) -> Result<String, Failure
              pg_restore brings it back",
         ));
     }
-    let from = config.sqlite_path();
-    if !from.exists() {
-        return Err(Failure::new(format!("there is no database {} to back up; is --data-dir right?", from.display())));
-    }
-    let store = SqliteStore::open(&from).await?;
+    there_is_one(config)?;
+    let store = SqliteStore::open(&config.sqlite_path()).await?;
     let done = store.backup(to).await;
     store.close().await;
     done.map_err(|error| Failure::new(format!("no backup was written: {error}")))?;
@@ -110,7 +128,10 @@ pub(super) async fn user(config: &Config, command: User) -> Result<String, Failu
         User::Add { password_stdin: true, .. } | User::Password { .. } => Some(read_password()?),
         _ => None,
     };
-    let store = open(config).await?;
+    let store = match command {
+        User::Add { .. } => open(config).await?,
+        _ => open_existing(config).await?,
+    };
     let auth = Auth::new(store.clone());
     let output = match command {
         User::Add { name, .. } => add(config, &auth, &name, hash).await,
@@ -148,10 +169,18 @@ fn show_link(config: &Config, link: &Secret) -> String {
     let hours = auth::LINK / (60 * 60 * 1_000);
     note(&format!("sign in once with this link, within {hours} hours:"));
     let listen = config.server.listen;
-    if config.server.public_url.is_none() && listen.port() == 0 {
-        note("the server picks its port, so put the address that it prints in front");
+    if config.server.public_url.is_some() {
+        return format!("{}\n", link_url(&config.base_url(listen), link));
+    }
+    if let Some(base_url) = address::of_running_server(&config.data_dir) {
+        return format!("{}\n", link_url(&base_url, link));
+    }
+    let folder = config.data_dir.display();
+    if listen.port() == 0 {
+        note(&format!("no server runs on {folder}: put the address that it will print in front"));
         return format!("{}\n", link_url("", link));
     }
+    note(&format!("no server runs on {folder}: the link is for one that listens on {listen}"));
     format!("{}\n", link_url(&config.base_url(listen), link))
 }
 
@@ -192,7 +221,7 @@ async fn list_users(config: &Config, store: &dyn Store) -> Result<String, Failur
 
 /// `token …`.
 pub(super) async fn token(config: &Config, command: Token) -> Result<String, Failure> {
-    let store = open(config).await?;
+    let store = open_existing(config).await?;
     let output = match command {
         Token::Create { user, scopes, expires } => {
             let auth = Auth::new(store.clone());

@@ -21,6 +21,7 @@ use uuid::Uuid;
 use crate::{
     auth::Scope,
     config::{Config, LoadError, Overrides, Secret},
+    redact::{self, LogWriter},
 };
 
 /// A self-hosted chat server for AI agents, whose turns always finish.
@@ -135,6 +136,7 @@ enum Token {
     /// Revoke a token, at once
     Revoke {
         /// Its id, as `token list` shows it
+        #[arg(value_parser = values::uuid)]
         id: Uuid,
     },
 }
@@ -198,6 +200,7 @@ fn run(cli: Cli) -> Result<String, Failure> {
     };
     let database_url = database_url.filter(|url| !url.expose().is_empty());
     let config = Config::load(&Overrides { config, data_dir, database_url, listen })?;
+    redact::keep_out_of_the_log(&config);
     let mut runtime = match command {
         Command::Serve { .. } => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
@@ -269,7 +272,9 @@ fn log_to_stderr() {
         Some(Err(_)) => (EnvFilter::new(LOG), true),
         None => (EnvFilter::new(LOG), false),
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A line that cannot be written, on a full disk for instance, is lost. Said on stderr, as it would be, it would end the task that
+    // logs: `eprintln!` panics where stderr takes nothing.
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(LogWriter::default).log_internal_errors(false);
     if io::stderr().is_terminal() {
         builder.init();
     } else {

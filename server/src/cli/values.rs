@@ -3,6 +3,7 @@
 use std::{convert::Infallible, path::PathBuf};
 
 use turnfast_shared::Millis;
+use uuid::Uuid;
 
 use crate::config::{Secret, is_user_name};
 
@@ -13,6 +14,11 @@ pub(super) fn user_name(text: &str) -> Result<String, String> {
     } else {
         Err("a name takes 1 to 64 of A-Z a-z 0-9 . _ - @ + and starts with a letter or digit".to_owned())
     }
+}
+
+/// A UUID, in the form that the API takes.
+pub(super) fn uuid(text: &str) -> Result<Uuid, String> {
+    crate::http::path::parse_uuid(text).ok_or_else(|| "an id is a UUID, as `token list` shows it".to_owned())
 }
 
 /// A value that is not shown.

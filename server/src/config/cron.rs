@@ -1,4 +1,4 @@
-//! The form of cron expressions and zone names. Whether a zone exists, and when an expression is due, is for who runs them.
+//! The form of cron expressions and zone names. When an expression is due is for who runs it.
 
 /// The fields, their ranges and the names that stand for numbers.
 const FIELDS: [(&str, u32, u32, &[&str]); 5] = [
@@ -48,7 +48,7 @@ fn number(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// Whether `name` looks like an IANA zone name, such as `Europe/Berlin`.
+/// Whether `name` looks like an IANA zone name, such as `Europe/Berlin`, and may be repeated.
 pub(super) fn is_zone_name(name: &str) -> bool {
     name.len() <= 64
         && name.split('/').all(|part| {

@@ -23,6 +23,7 @@ pub(super) struct Source<'a> {
     file: &'a Path,
     text: &'a str,
     mistakes: Vec<Mistake>,
+    warnings: Vec<Mistake>,
     /// Lines that are no TOML. What else seems wrong there follows from that.
     broken: BTreeSet<usize>,
 }
@@ -30,7 +31,7 @@ pub(super) struct Source<'a> {
 impl<'a> Source<'a> {
     /// Nothing is wrong yet.
     pub(super) fn new(file: &'a Path, text: &'a str) -> Self {
-        Self { file, text, mistakes: Vec::new(), broken: BTreeSet::new() }
+        Self { file, text, mistakes: Vec::new(), warnings: Vec::new(), broken: BTreeSet::new() }
     }
 
     /// The folder that relative paths in the file start from.
@@ -61,10 +62,17 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// All mistakes in the order of their lines.
-    pub(super) fn finish(mut self) -> Vec<Mistake> {
+    /// What stands at `at` is not wrong and still will not work.
+    pub(super) fn warn(&mut self, at: usize, message: impl Into<String>) {
+        let line = self.line(at);
+        self.warnings.push(Mistake { file: self.file.to_owned(), line, message: message.into() });
+    }
+
+    /// All mistakes and all warnings, in the order of their lines.
+    pub(super) fn finish(mut self) -> (Vec<Mistake>, Vec<Mistake>) {
         self.mistakes.sort_by_key(|mistake| mistake.line);
-        self.mistakes
+        self.warnings.sort_by_key(|warning| warning.line);
+        (self.mistakes, self.warnings)
     }
 
     /// The text of a key, for messages.

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::tz::TimeZone;
 use toml::de::DeTable;
 use turnfast_shared::ids::Slug;
 
@@ -32,7 +33,7 @@ pub struct Overrides {
     pub listen: Option<SocketAddr>,
 }
 
-/// One mistake in the configuration file.
+/// One mistake in the configuration file, or a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// The file, as it was named.
@@ -92,8 +93,8 @@ impl Config {
         let mut config = match &overrides.config {
             None => parse(Path::new(""), "", env),
             Some(path) => {
-                let text = fs::read_to_string(path).map_err(|error| LoadError::Read { path: path.clone(), error })?;
-                parse(path, &text, env)
+                let bytes = fs::read(path).map_err(|error| LoadError::Read { path: path.clone(), error })?;
+                text_of(path, bytes).and_then(|text| parse(path, &text, env))
             }
         }
         .map_err(LoadError::Mistakes)?;
@@ -113,6 +114,15 @@ impl Config {
     }
 }
 
+/// The text of a file, which TOML takes in UTF-8.
+fn text_of(file: &Path, bytes: Vec<u8>) -> Result<String, Vec<Mistake>> {
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
+        let line = good.filter(|byte| **byte == b'\n').count() + 1;
+        vec![Mistake { file: file.to_owned(), line, message: "this is not UTF-8 text".to_owned() }]
+    })
+}
+
 /// Reads the text of a configuration file.
 fn parse(file: &Path, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Vec<Mistake>> {
     let mut source = Source::new(file, text);
@@ -122,8 +132,9 @@ fn parse(file: &Path, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Resul
         let named = if error.message() == "duplicate key" { format!(": {}", source.slice(span.clone())) } else { String::new() };
         source.broken(span.start, format!("this is no TOML: {}{named}", error.message()));
     }
-    let config = Reader { source: &mut source, env }.document(document.get_ref());
-    let mistakes = source.finish();
+    let mut config = Reader { source: &mut source, env }.document(document.get_ref());
+    let (mistakes, warnings) = source.finish();
+    config.warnings = warnings;
     if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
 }
 
@@ -157,7 +168,7 @@ impl Reader<'_, '_> {
         self.unique(&agents, "agent of that project", |Draft { agent, .. }| format!("{}/{}", agent.project, agent.id));
         self.references(&agents, &providers, &mcp_servers, &gateways, &projects);
         if !has_projects && !has_agents {
-            agents.push(At { at: 0, value: Draft { agent: default_agent(), references: Vec::new() } });
+            agents.push(At { at: 0, value: Draft { agent: default_agent(), references: Vec::new(), approve: Vec::new() } });
         }
         Config {
             server,
@@ -170,6 +181,7 @@ impl Reader<'_, '_> {
             gateways: values(gateways),
             projects: values(projects),
             agents: agents.into_iter().map(|draft| draft.value.agent).collect(),
+            warnings: Vec::new(),
         }
     }
 
@@ -197,6 +209,9 @@ impl Reader<'_, '_> {
             }
         }
         server.metrics_listen = self.address(&mut fields, "metrics_listen");
+        if let Some(listen) = fields.value("metrics_listen") {
+            self.source.warn(listen.span().start, "`metrics_listen`: this version has no metrics");
+        }
         fields.finish(self.source);
         server
     }
@@ -331,7 +346,7 @@ impl Reader<'_, '_> {
                     self.source.wrong(fields.at, format!("`token` of {} goes with `url`; a program takes `env`", fields.title()));
                 }
                 let command = command.iter().map(|word| word.value.to_owned()).collect();
-                let env = env.map(|table| self.env_values(table.value)).unwrap_or_default();
+                let env = env.map(|table| self.env_values(table.value, fields.title())).unwrap_or_default();
                 Some(McpTransport::Command { command, env })
             }
             (None, Some(url)) => {
@@ -353,13 +368,15 @@ impl Reader<'_, '_> {
     }
 
     /// `NAME = "text"`, where the text may be `env:NAME` or `file:PATH`.
-    fn env_values(&mut self, table: &DeTable<'_>) -> BTreeMap<String, EnvValue> {
+    fn env_values(&mut self, table: &DeTable<'_>, title: &str) -> BTreeMap<String, EnvValue> {
         let mut values = BTreeMap::new();
         for (name, value) in table.iter() {
             let name_is_good = !name.get_ref().is_empty() && !name.get_ref().contains(['=', '\0']);
             match value.get_ref().as_str().filter(|text| name_is_good && !text.contains('\0')) {
                 Some(text) => {
-                    let value = match self.secret_source(text) {
+                    let source = self.secret_source(text);
+                    self.warn_if_missing(value.span().start, name.get_ref(), title, source.as_ref());
+                    let value = match source {
                         Some(source) => EnvValue::Secret(source),
                         None => EnvValue::Plain(text.to_owned()),
                     };
@@ -440,6 +457,7 @@ impl Reader<'_, '_> {
         let mut delegates = Vec::new();
         for text in fields.strings(self.source, "delegates").unwrap_or_default() {
             if let Some(delegate) = self.slug(text, "delegates") {
+                references.push(At { at: text.at, value: Reference::Delegate(delegate.clone()) });
                 delegates.push(delegate);
             }
         }
@@ -453,6 +471,18 @@ impl Reader<'_, '_> {
             self.source.wrong(agent.at, "`gateway_agent` is blank; leave it out for `main`");
         }
         let schedules = self.schedules(fields);
+        let missing: &[(&str, bool)] = match engine {
+            EngineKind::Native => &[("provider", provider.is_none()), ("model", model.is_none())],
+            EngineKind::Openclaw => &[("gateway", gateway.is_none())],
+            EngineKind::Demo => &[],
+        };
+        for (key, _) in missing.iter().filter(|(_, missing)| *missing) {
+            self.source.warn(fields.at, format!("{} cannot run: it has no `{key}`", fields.title()));
+        }
+        if engine == EngineKind::Openclaw {
+            let at = fields.value("engine").map_or(fields.at, |engine| engine.span().start);
+            self.source.warn(at, format!("{} cannot run: this version does not speak to OpenClaw Gateways", fields.title()));
+        }
         let agent = Agent {
             project: project?,
             id: id?,
@@ -461,8 +491,8 @@ impl Reader<'_, '_> {
             provider: provider.map(String::from),
             model,
             instructions,
-            tools,
-            approve,
+            tools: tools.into_iter().map(|tool| tool.value).collect(),
+            approve: approve.iter().map(|tool| tool.value.clone()).collect(),
             delegates,
             continue_interrupted,
             attachments,
@@ -470,11 +500,11 @@ impl Reader<'_, '_> {
             gateway_agent: gateway_agent.map_or("main", |agent| agent.value).to_owned(),
             schedules,
         };
-        Some(Draft { agent, references })
+        Some(Draft { agent, references, approve })
     }
 
     /// `tools` takes `mcp:SERVER` and `mcp:SERVER/TOOL`, `approve` only the latter; both take built-in tools.
-    fn tools(&mut self, fields: &mut Fields<'_>, key: &'static str, references: &mut Vec<At<Reference>>) -> Vec<String> {
+    fn tools(&mut self, fields: &mut Fields<'_>, key: &'static str, references: &mut Vec<At<Reference>>) -> Vec<At<String>> {
         let form = if key == "approve" { "mcp:SERVER/TOOL" } else { "mcp:SERVER or mcp:SERVER/TOOL" };
         let mut tools = Vec::new();
         for tool in fields.strings(self.source, key).unwrap_or_default() {
@@ -490,14 +520,18 @@ impl Reader<'_, '_> {
                     self.source.wrong(tool.at, format!("`{key}` takes the built-in tools ({known}) and {form}"));
                 }
             }
-            tools.push(tool.value.to_owned());
+            tools.push(At { at: tool.at, value: tool.value.to_owned() });
         }
         tools
     }
 
     fn schedules(&mut self, fields: &mut Fields<'_>) -> Vec<Schedule> {
         let mut schedules: Vec<Schedule> = Vec::new();
-        for table in fields.tables(self.source, "schedules").unwrap_or_default() {
+        let tables = fields.tables(self.source, "schedules").unwrap_or_default();
+        if let Some(first) = tables.first() {
+            self.source.warn(first.at, format!("`schedules` of {}: this version does not run them", fields.title()));
+        }
+        for table in tables {
             let mut entry = Fields::new(table.value, table.at, format!("a schedule of {}", fields.title()));
             let id = self.id(&mut entry, "id");
             let cron = entry.required(self.source, "cron", "five fields, such as 0 8 * * 1-5");
@@ -508,9 +542,10 @@ impl Reader<'_, '_> {
             }
             let tz = entry.string(self.source, "tz");
             if let Some(tz) = tz
-                && !cron::is_zone_name(tz.value)
+                && TimeZone::get(tz.value).is_err()
             {
-                self.source.wrong(tz.at, "`tz` takes an IANA zone name, such as Europe/Berlin");
+                let name = if cron::is_zone_name(tz.value) { format!("; there is no `{}`", tz.value) } else { String::new() };
+                self.source.wrong(tz.at, format!("`tz` takes an IANA zone name, such as Europe/Berlin{name}"));
             }
             let message = entry.required(self.source, "message", "what the agent is told");
             if let Some(message) = message
@@ -554,7 +589,14 @@ impl Reader<'_, '_> {
             let message = format!("`{key}` takes env:NAME or file:PATH; a secret itself does not belong into this file");
             self.source.wrong(text.at, message);
         }
+        self.warn_if_missing(text.at, key, fields.title(), source.as_ref());
         source
+    }
+
+    fn warn_if_missing(&mut self, at: usize, key: &str, title: &str, source: Option<&SecretSource>) {
+        if let Some(SecretSource::Missing(place)) = source {
+            self.source.warn(at, format!("`{key}` of {title} has no secret: nothing found at {place}"));
+        }
     }
 
     /// What `env:NAME` or `file:PATH` leads to; `None`: the text is neither.
@@ -586,9 +628,34 @@ impl Reader<'_, '_> {
         gateways: &[At<Gateway>],
         projects: &[At<Project>],
     ) {
-        for At { value: Draft { references, .. }, .. } in drafts {
+        for At { value: Draft { agent, references, approve }, .. } in drafts {
+            for tool in approve {
+                let server = tool.value.strip_prefix("mcp:").and_then(|rest| rest.split_once('/')).map(|(server, _)| server);
+                // What is said of others elsewhere is enough.
+                let is_tool = match server {
+                    Some(server) => mcp_servers.iter().any(|known| known.value.id.as_str() == server),
+                    None => BUILT_IN_TOOLS.contains(&tool.value.as_str()),
+                };
+                let of_server = server.map(|server| format!("mcp:{server}"));
+                let has = agent.tools.iter().any(|has| *has == tool.value || Some(has) == of_server.as_ref());
+                if is_tool && !has {
+                    self.source
+                        .wrong(tool.at, format!("`approve` names `{}`, which is not among the agent's `tools`", tool.value));
+                }
+            }
             for reference in references {
                 let (known, what) = match &reference.value {
+                    // Not a mistake: `delegate` answers the model with an error, and the agent may be added later.
+                    Reference::Delegate(id) => {
+                        let project = &agent.project;
+                        let is_there = drafts.iter().any(|d| d.value.agent.project == *project && d.value.agent.id == *id);
+                        if !is_there {
+                            let said =
+                                format!("agent `{}` delegates to `{id}`, which project `{project}` does not have", agent.id);
+                            self.source.warn(reference.at, said);
+                        }
+                        continue;
+                    }
                     Reference::Project(id) => (projects.iter().any(|p| p.value.id == *id), format!("project `{id}`")),
                     Reference::Provider(id) => (providers.iter().any(|p| p.value.id == id.as_str()), format!("provider `{id}`")),
                     Reference::Gateway(id) => (gateways.iter().any(|g| g.value.id == *id), format!("gateway `{id}`")),
@@ -606,10 +673,13 @@ impl Reader<'_, '_> {
 struct Draft {
     agent: Agent,
     references: Vec<At<Reference>>,
+    /// `approve`, and where each stands.
+    approve: Vec<At<String>>,
 }
 
 /// What an agent refers to.
 enum Reference {
+    Delegate(Slug),
     Project(Slug),
     Provider(Slug),
     Gateway(Slug),
@@ -631,7 +701,7 @@ fn is_database_url(url: &str) -> bool {
 }
 
 /// The origin of `url`; `None` where it is not one that browsers could have this server under.
-fn public_origin(url: &str) -> Option<String> {
+pub(crate) fn public_origin(url: &str) -> Option<String> {
     let url = reqwest::Url::parse(url).ok()?;
     let bare = matches!(url.path(), "" | "/") && url.query().is_none() && url.fragment().is_none();
     let open = url.username().is_empty() && url.password().is_none();

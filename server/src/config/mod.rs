@@ -15,6 +15,7 @@ use std::{
 
 use turnfast_shared::ids::Slug;
 
+pub(crate) use load::public_origin;
 pub use load::{LoadError, Mistake, Overrides};
 
 /// The data folder where none is named.
@@ -85,6 +86,9 @@ pub struct Config {
     pub projects: Vec<Project>,
     /// `[[agents]]`; where there is neither an agent nor a project, one called `assistant` of engine `demo`.
     pub agents: Vec<Agent>,
+    /// What is not wrong in the file and still will not work, in the order of its lines: secrets that are not there, agents that lack
+    /// a part.
+    pub warnings: Vec<Mistake>,
 }
 
 impl Config {
@@ -147,59 +151,6 @@ impl Config {
         secrets.sort_unstable_by_key(|secret| (std::cmp::Reverse(secret.len()), *secret));
         secrets.dedup();
         secrets
-    }
-
-    /// What is not wrong and still will not work, one sentence each: secrets that are not there, agents that lack a part.
-    #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let mut secret = |owner: String, source: Option<&SecretSource>| {
-            if let Some(SecretSource::Missing(place)) = source {
-                warnings.push(format!("{owner} has no secret: nothing found at {place}"));
-            }
-        };
-        for provider in &self.providers {
-            secret(format!("provider `{}`", provider.id), provider.api_key.as_ref());
-        }
-        for gateway in &self.gateways {
-            secret(format!("gateway `{}`", gateway.id), gateway.token.as_ref());
-        }
-        for server in &self.mcp_servers {
-            for (name, source) in server.transport.secrets() {
-                secret(format!("`{name}` of MCP server `{}`", server.id), Some(source));
-            }
-        }
-        if self.server.metrics_listen.is_some() {
-            warnings.push("`metrics_listen`: this version has no metrics".to_owned());
-        }
-        for agent in &self.agents {
-            let missing: &[(&str, bool)] = match agent.engine {
-                EngineKind::Native => &[("provider", agent.provider.is_none()), ("model", agent.model.is_none())],
-                EngineKind::Openclaw => &[("gateway", agent.gateway.is_none())],
-                EngineKind::Demo => &[],
-            };
-            if agent.engine == EngineKind::Openclaw {
-                warnings.push(format!(
-                    "agent `{}` of project `{}` cannot run: this version does not speak to OpenClaw Gateways",
-                    agent.id, agent.project
-                ));
-            }
-            if !agent.schedules.is_empty() {
-                warnings.push(format!(
-                    "schedules of agent `{}` of project `{}`: this version does not run them",
-                    agent.id, agent.project
-                ));
-            }
-            for (key, _) in missing.iter().filter(|(_, missing)| *missing) {
-                warnings.push(format!("agent `{}` of project `{}` cannot run: it has no `{key}`", agent.id, agent.project));
-            }
-            // Not a mistake: `delegate` answers the model with an error, and the agent may be added later.
-            for id in agent.delegates.iter().filter(|id| self.agent(&agent.project, id.as_str()).is_none()) {
-                warnings
-                    .push(format!("agent `{}` delegates to `{id}`, which project `{}` does not have", agent.id, agent.project));
-            }
-        }
-        warnings
     }
 }
 
@@ -406,7 +357,7 @@ pub struct Schedule {
     pub id: Slug,
     /// `cron`: five fields (minute, hour, day of month, month, day of week). Only its form has been checked.
     pub cron: String,
-    /// `tz`: an IANA zone name, `UTC` by default. Only its form has been checked.
+    /// `tz`: an IANA zone name, `UTC` by default.
     pub tz: String,
     /// `message`: what the agent is told.
     pub message: String,

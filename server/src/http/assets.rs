@@ -10,6 +10,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use rust_embed::RustEmbed;
+use turnfast_shared::Code;
 
 use super::problem::ApiError;
 
@@ -69,7 +70,13 @@ pub fn router() -> Router {
 
 async fn serve(request: Request) -> Response {
     let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-    let mut response = find(method, path, headers).unwrap_or_else(|| ApiError::not_found().into_response());
+    let mut response = if method == Method::GET || method == Method::HEAD {
+        find(path, headers).unwrap_or_else(|| ApiError::not_found().into_response())
+    } else {
+        // Every path below this router could be a page.
+        let refused = ApiError::new(Code::MethodNotAllowed, "Pages and files are read with GET or HEAD.");
+        ([(header::ALLOW, "GET,HEAD")], refused).into_response()
+    };
     for (name, value) in SECURITY_HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
@@ -77,10 +84,7 @@ async fn serve(request: Request) -> Response {
 }
 
 /// The file or page at `path`; `None`: there is none.
-fn find(method: &Method, path: &str, headers: &HeaderMap) -> Option<Response> {
-    if method != Method::GET && method != Method::HEAD {
-        return None;
-    }
+fn find(path: &str, headers: &HeaderMap) -> Option<Response> {
     let name = path.trim_start_matches('/');
     if !name.is_empty()
         && let Some(file) = File::find(name)
@@ -159,7 +163,7 @@ fn accepts(headers: &HeaderMap, list: &HeaderName, wanted: &str) -> bool {
 mod tests {
 
     use tower::ServiceExt;
-    use turnfast_shared::{Code, Problem};
+    use turnfast_shared::Problem;
 
     use super::*;
 
@@ -200,17 +204,20 @@ mod tests {
             assert_eq!(header(&response, "content-type"), Some("text/html; charset=utf-8"), "{path}");
         }
         assert_eq!(ask("GET", "/", "*/*").await.status(), 200);
-        for (method, path, accept) in [
-            ("GET", "/gone-0123456789abcdef.js", "*/*"),
-            ("POST", "/", page),
-            ("DELETE", "/demo", page),
-            ("GET", "/../Cargo.toml", "*/*"),
+        for (method, path, accept, code) in [
+            ("GET", "/gone-0123456789abcdef.js", "*/*", Code::NotFound),
+            ("GET", "/../Cargo.toml", "*/*", Code::NotFound),
+            ("POST", "/", page, Code::MethodNotAllowed),
+            ("PUT", "/", "*/*", Code::MethodNotAllowed),
+            ("DELETE", "/demo", page, Code::MethodNotAllowed),
+            ("POST", "/demo/assistant/018f", "*/*", Code::MethodNotAllowed),
         ] {
             let response = ask(method, path, accept).await;
-            assert_eq!(response.status(), 404, "{method} {path}");
+            assert_eq!(response.status(), code.status(), "{method} {path}");
+            assert_eq!(header(&response, "allow"), (code == Code::MethodNotAllowed).then_some("GET,HEAD"), "{method} {path}");
             assert_eq!(header(&response, "content-type"), Some("application/problem+json"), "{method} {path}");
             let problem: Problem = serde_json::from_slice(&body(response).await).unwrap();
-            assert_eq!(problem.code, Code::NotFound);
+            assert_eq!(problem.code, code);
         }
     }
 

@@ -12,7 +12,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use turnfast_shared::{Code, api::NewAttachment};
+use turnfast_shared::{
+    Code,
+    api::{AttachmentLimits, NewAttachment},
+    files::{is_text, picture},
+};
 
 use super::{
     access,
@@ -37,6 +41,13 @@ const ENVELOPE: usize = 4 * 1024;
 /// Bytes that all attachments of one message can take in a body.
 pub(super) fn body_bytes(limits: &Limits) -> usize {
     limits.max_attachments * (encoded(limits.max_attachment_bytes) + ENVELOPE)
+}
+
+/// What a client is told of the limits; `None`: no file goes with a message.
+pub(super) fn wire_limits(limits: &Limits) -> Option<AttachmentLimits> {
+    let [max, max_bytes] =
+        [limits.max_attachments, limits.max_attachment_bytes].map(|limit| u64::try_from(limit).unwrap_or(u64::MAX));
+    (max > 0).then_some(AttachmentLimits { max, max_bytes })
 }
 
 /// Length of `bytes` bytes in base64.
@@ -73,7 +84,7 @@ fn decode_one(n: usize, attachment: NewAttachment, most: usize) -> Result<Attach
     }
     let data = STANDARD
         .decode(&attachment.data)
-        .map_err(|error| wrong("data", format!("The data is no base64 with padding: {error}.")))?;
+        .map_err(|_| wrong("data", "The data takes base64 (the alphabet with + and /, with padding).".to_owned()))?;
     if data.len() > most {
         return Err(too_large());
     }
@@ -99,23 +110,6 @@ fn decode_one(n: usize, attachment: NewAttachment, most: usize) -> Result<Attach
 fn is_media_type(text: &str) -> bool {
     let is_token = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&b));
     text.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
-}
-
-/// The type of a picture, from how it begins.
-fn picture(data: &[u8]) -> Option<&'static str> {
-    match data {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    }
-}
-
-/// Whether a person could read it in an editor.
-fn is_text(data: &[u8]) -> bool {
-    std::str::from_utf8(data)
-        .is_ok_and(|text| !text.chars().any(|c| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\x0c' | '\x1b')))
 }
 
 /// Reads a file that went with a message
@@ -233,6 +227,8 @@ mod tests {
         let all = |count| decode(vec![send("a", "text/plain", b"x"); count], &LIMITS);
         assert_eq!(all(2).map(|taken| taken.len()).ok(), Some(2));
         assert_eq!(all(3).err().and_then(|error| error.0.field).as_deref(), Some("attachments"));
+        assert_eq!(wire_limits(&LIMITS), Some(AttachmentLimits { max: 2, max_bytes: 100 }));
+        assert_eq!(wire_limits(&Limits { max_attachments: 0, ..LIMITS }), None);
     }
 
     #[test]

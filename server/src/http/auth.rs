@@ -7,7 +7,6 @@ use std::{
 
 use axum::{
     Json,
-    body::to_bytes,
     extract::{ConnectInfo, Path, Request, State, rejection::PathRejection},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
@@ -19,6 +18,7 @@ use turnfast_shared::{
 };
 
 use super::{
+    body,
     extract::{Origin, cookie_name, cross_origin, is_secure, origin},
     problem::ApiError,
 };
@@ -57,9 +57,7 @@ pub async fn login(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     if !is_json(&parts.headers) {
         return Err(ApiError::new(Code::UnsupportedMediaType, "The body of a login is application/json."));
     }
-    let body = to_bytes(body, MAX_LOGIN).await.map_err(|_| {
-        ApiError::new(Code::PayloadTooLarge, format!("The body of a login has at most {MAX_LOGIN} bytes and arrives whole."))
-    })?;
+    let body = body::whole(body, MAX_LOGIN).await?;
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let (name, password) = (text(&body, "name")?, text(&body, "password")?);
     // Not by its name: what came as a field may be a password in the wrong place.
@@ -134,7 +132,8 @@ fn refused(error: LoginError) -> ApiError {
 
 /// A text field of the body. By hand, for a parser's message could repeat a password.
 fn text<'b>(body: &'b Value, field: &str) -> Result<&'b str, ApiError> {
-    body.get(field).and_then(Value::as_str).ok_or_else(|| {
+    // No name and no password has a NUL, and databases take none in text.
+    body.get(field).and_then(Value::as_str).filter(|text| !text.contains('\0')).ok_or_else(|| {
         let detail = format!("`{field}` takes text: the body is {{\"name\": \"…\", \"password\": \"…\"}}.");
         let mut problem = Problem::new(Code::InvalidRequest, detail);
         problem.field = Some(field.to_owned());

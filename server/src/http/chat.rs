@@ -16,7 +16,7 @@ use turnfast_shared::{
     api::{CancelAnswer, ChatRequest, ResumeRequest, RunCancelAnswer, ThreadSnapshot},
     event::{Event, Suspension},
     ids::{ExecutionId, MessageId},
-    message::ExecutionError,
+    message::{ExecutionError, ResumeData},
 };
 
 use super::{
@@ -31,6 +31,7 @@ use crate::{
     auth::{Caller, Scope},
     clock,
     store::turns::{RecordedMessage, ThreadChoice},
+    text,
     turns::{Resume, Submit, new_message_id, new_thread_id},
 };
 
@@ -77,9 +78,10 @@ pub async fn submit(
         return Err(ApiError::field("attachments", "This agent takes no attachments."));
     }
     let attachments = attachments::decode(request.attachments, limits)?;
-    if request.message.trim().is_empty() && attachments.is_empty() {
+    if text::is_blank(&request.message) && attachments.is_empty() {
         return Err(ApiError::field("message", "The message is blank. Write something."));
     }
+    without_nul("message", &request.message)?;
     let engine = engine(agent)?;
     let (thread, choice) = match (request.session_id, request.new_session) {
         (None, _) => (new_thread_id(), ThreadChoice::NewIfUnknown),
@@ -97,7 +99,7 @@ pub async fn submit(
             engine,
         })
         .await?;
-    Ok(sse::response(stream, app.streams.clone()))
+    Ok(sse::response(&app, &caller, stream))
 }
 
 /// Answers a suspended tool call, and streams the turn on
@@ -117,6 +119,14 @@ pub async fn resume(
 ) -> Result<Response, ApiError> {
     let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentExecute)?;
     let request: ResumeRequest = body::json(&headers, body, RESUME_BODY_MAX).await?;
+    without_nul("toolCallId", &request.tool_call_id)?;
+    match &request.resume_data {
+        ResumeData::Approval { reason, .. } => without_nul("resumeData.reason", reason.as_deref().unwrap_or_default())?,
+        ResumeData::Answer { answer } if text::is_blank(answer) => {
+            return Err(ApiError::field("resumeData", "The answer is blank. Write something."));
+        }
+        ResumeData::Answer { answer } => without_nul("resumeData.answer", answer)?,
+    }
     let engine = engine(agent)?;
     let stream = app
         .turns
@@ -130,7 +140,15 @@ pub async fn resume(
             engine,
         })
         .await?;
-    Ok(sse::response(stream, app.streams.clone()))
+    Ok(sse::response(&app, &caller, stream))
+}
+
+/// Databases take no NUL in text, and nobody types one.
+fn without_nul(field: &str, text: &str) -> Result<(), ApiError> {
+    if text.contains('\0') {
+        return Err(ApiError::field(field, format!("`{field}` takes text without NUL characters.")));
+    }
+    Ok(())
 }
 
 fn engine(agent: access::AgentAccess<'_>) -> Result<Arc<dyn Engine>, ApiError> {

@@ -1,9 +1,9 @@
 //! Who makes a request: the [`Caller`] extractor, and the guard against requests that another site makes a browser send.
 //!
 //! A browser attaches its cookie to requests that any page makes it send. So a request that changes something and shows nothing
-//! but the cookie must say that it comes from here: with `Sec-Fetch-Site`, else with an `Origin` that is `public_url` or the `Host`
-//! it was sent to. Browsers send `Origin` with every POST, PUT, PATCH and DELETE; one that sends neither is refused. Bearer tokens
-//! are attached by nobody but their holder and need none of this.
+//! but the cookie must say that it comes from here: with an `Origin` that is `public_url` or, where none is configured, the `Host` it
+//! was sent to; and, where the browser sends `Sec-Fetch-Site`, with that too. Browsers send `Origin` with every POST, PUT, PATCH and
+//! DELETE; one that sends neither is refused. Bearer tokens are attached by nobody but their holder and need none of this.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::problem::ApiError;
 use crate::{
     app::App,
     auth::{Caller, Via},
-    config::Config,
+    config::{Config, public_origin},
 };
 
 impl FromRequestParts<Arc<App>> for Caller {
@@ -89,28 +89,28 @@ pub(super) enum Origin {
 
 /// Where the request comes from.
 pub(super) fn origin(parts: &Parts, config: &Config) -> Origin {
-    if let Some(site) = parts.headers.get("sec-fetch-site") {
-        return if site == "same-origin" || site == "none" { Origin::Same } else { Origin::Other };
-    }
-    let Some(origin) = parts.headers.get(header::ORIGIN) else { return Origin::Unknown };
-    let here = origin.to_str().is_ok_and(|origin| {
-        let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        let host = host.or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
-        config.server.public_url.as_deref() == Some(origin) || host.is_some_and(|host| is_origin_of(origin, host))
+    let site = parts.headers.get("sec-fetch-site").map(|site| site == "same-origin" || site == "none");
+    let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = host.or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
+    let named = parts.headers.get(header::ORIGIN).map(|origin| {
+        origin.to_str().is_ok_and(|origin| match &config.server.public_url {
+            Some(public_url) => public_origin(origin).as_deref() == Some(public_url),
+            None => host.is_some_and(|host| is_origin_of(origin, host)),
+        })
     });
-    if here { Origin::Same } else { Origin::Other }
+    match (site, named) {
+        (Some(false), _) | (_, Some(false)) => Origin::Other,
+        (None, None) => Origin::Unknown,
+        _ => Origin::Same,
+    }
 }
 
 /// Whether `origin` is that of pages at `host`. The scheme is not known here, where a proxy may have taken off the encryption; its
 /// default port may be left out on either side.
 fn is_origin_of(origin: &str, host: &str) -> bool {
-    let (rest, port) = match (origin.strip_prefix("https://"), origin.strip_prefix("http://")) {
-        (Some(rest), _) => (rest, ":443"),
-        (_, Some(rest)) => (rest, ":80"),
-        _ => return false,
-    };
-    let bare = |authority: &str| authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();
-    !rest.is_empty() && bare(rest) == bare(host)
+    let Some((scheme, _)) = origin.split_once("://") else { return false };
+    let here = public_origin(&format!("{scheme}://{host}"));
+    here.is_some() && public_origin(origin) == here
 }
 
 #[cfg(test)]
@@ -137,8 +137,52 @@ mod tests {
             ("http://127.0.0.1:8081", "127.0.0.1:8080"),
             ("http://chat.example.org:443", "chat.example.org"),
             ("ftp://chat.example.org", "chat.example.org"),
+            ("https://chat.example.org", "evil.example@chat.example.org"),
+            ("https://chat.example.org/x", "chat.example.org"),
         ] {
             assert!(!is_origin_of(origin, host), "{origin} {host}");
+        }
+    }
+
+    #[test]
+    fn the_public_address_is_the_only_one_where_there_is_one() {
+        let mut config = Config::load(&crate::config::Overrides::default()).unwrap();
+        let mut of = |public_url: Option<&str>, host: &str, headers: &[(&str, &str)]| {
+            config.server.public_url = public_url.map(str::to_owned);
+            let mut request = http::Request::post("/").header("host", host);
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            origin(&request.body(()).unwrap().into_parts().0, &config)
+        };
+        let public = Some("https://chat.example.org");
+        let inside = "127.0.0.1:8080";
+        for (public_url, host, headers, expected) in [
+            (None, inside, &[("origin", "http://127.0.0.1:8080")][..], Origin::Same),
+            (None, inside, &[("origin", "https://127.0.0.1:8080")], Origin::Same),
+            (None, inside, &[("origin", "http://127.0.0.1")], Origin::Other),
+            (None, inside, &[("origin", "http://localhost:8080")], Origin::Other),
+            (None, inside, &[("origin", "null")], Origin::Other),
+            (None, inside, &[("origin", "null"), ("sec-fetch-site", "none")], Origin::Other),
+            (None, inside, &[("origin", "http://127.0.0.1:8080"), ("sec-fetch-site", "same-origin")], Origin::Same),
+            (None, inside, &[("origin", "http://127.0.0.1:8080"), ("sec-fetch-site", "cross-site")], Origin::Other),
+            (None, inside, &[("origin", "http://evil.example"), ("sec-fetch-site", "same-origin")], Origin::Other),
+            (None, inside, &[("sec-fetch-site", "same-origin")], Origin::Same),
+            (None, inside, &[("sec-fetch-site", "none")], Origin::Same),
+            (None, inside, &[("sec-fetch-site", "same-site")], Origin::Other),
+            (None, inside, &[], Origin::Unknown),
+            (public, "chat.example.org", &[("origin", "https://chat.example.org")], Origin::Same),
+            (public, inside, &[("origin", "https://chat.example.org")], Origin::Same),
+            (public, inside, &[("origin", "https://chat.example.org:443")], Origin::Same),
+            (public, "chat.example.org", &[("origin", "http://chat.example.org")], Origin::Other),
+            (public, "chat.example.org", &[("origin", "https://chat.example.org:8443")], Origin::Other),
+            (public, "chat.example.org", &[("origin", "https://other.example.org")], Origin::Other),
+            (public, inside, &[("origin", "http://127.0.0.1:8080")], Origin::Other),
+            (public, "evil.example", &[("origin", "https://evil.example")], Origin::Other),
+            (public, "chat.example.org", &[("origin", "null")], Origin::Other),
+            (public, "chat.example.org", &[], Origin::Unknown),
+        ] {
+            assert_eq!(of(public_url, host, headers), expected, "{public_url:?} {host} {headers:?}");
         }
     }
 }

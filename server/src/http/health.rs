@@ -15,7 +15,7 @@ pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether the server takes turns and its database answers
+/// Whether the server takes turns and its database can be read and written
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, content_type = "text/plain", body = String, description = "It does.")),
     extensions(("x-access" = json!("public")), ("x-problems" = json!(["shutting_down", "storage_unavailable"]))))]

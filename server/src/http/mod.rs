@@ -16,6 +16,7 @@ pub mod path;
 pub mod problem;
 pub mod push;
 pub mod query;
+pub mod serve;
 pub mod sse;
 pub mod threads;
 

@@ -130,5 +130,30 @@ pub struct AttachmentPath {
 /// # Errors
 /// `invalid_request`, naming the field.
 pub fn uuid(field: &str, text: &str) -> Result<Uuid, ApiError> {
-    Uuid::try_parse(text).map_err(|_| ApiError::field(field, format!("{field} takes a UUID.")))
+    let takes = "a UUID such as 0198c0de-0000-7000-8000-000000000001";
+    parse_uuid(text).ok_or_else(|| ApiError::field(field, format!("`{field}` takes {takes}.")))
+}
+
+/// A UUID in the one form that is taken: hyphenated, in lower or upper case (RFC 9562, section 4). Answers have it in lower case.
+#[must_use]
+pub fn parse_uuid(text: &str) -> Option<Uuid> {
+    // Only the hyphenated form has this length.
+    (text.len() == 36).then(|| Uuid::try_parse(text).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_has_one_form() {
+        let id = Uuid::from_u128(0x0198_c0de_0000_7000_8000_0000_0000_000a);
+        for good in [id.to_string(), id.to_string().to_uppercase()] {
+            assert_eq!(parse_uuid(&good), Some(id), "{good}");
+        }
+        let other = [id.simple().to_string(), id.braced().to_string(), id.urn().to_string()];
+        for bad in other.iter().map(String::as_str).chain(["", "7", "0198c0de-0000-7000-8000-00000000000g"]) {
+            assert_eq!(parse_uuid(bad), None, "{bad}");
+        }
+    }
 }

@@ -107,7 +107,7 @@ impl From<Refused> for ApiError {
             Refused::TurnRunning { active } => {
                 let mut error = Self::new(
                     Code::TurnAlreadyRunning,
-                    "This conversation already runs a turn. Wait until it has ended, or stop it; your text was not submitted.",
+                    "This conversation runs a turn. Send again once it has ended or waits for an answer, or stop it; nothing was taken in.",
                 );
                 error.0.active_execution_id = Some(active);
                 error

@@ -27,16 +27,13 @@ const RETRY_MS: std::ops::Range<u32> = 1_000..4_000;
 pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, ApiError> {
     // Subscribed before the answer begins: whoever sees `connected` misses nothing that is committed from then on.
     let follower = app.hub.follow(caller.user);
-    let shutdown = app.streams.clone();
     let period = Duration::from_secs(KEEP_ALIVE_SECONDS);
     let pings = interval_at(Instant::now() + period, period);
-    let state = Following { app, caller, follower, connected: false, pings };
-    Ok(sse::response(Box::pin(stream::unfold(state, next)), shutdown))
+    let state = Following { follower, connected: false, pings };
+    Ok(sse::response(&app, &caller, Box::pin(stream::unfold(state, next))))
 }
 
 struct Following {
-    app: Arc<App>,
-    caller: Caller,
     follower: Follower,
     connected: bool,
     pings: Interval,
@@ -53,15 +50,8 @@ async fn next(mut state: Following) -> Option<(Bytes, Following)> {
     }
     tokio::select! {
         biased;
-        // On a clock of its own: a busy user's connection is checked as often as a quiet one's.
-        _ = state.pings.tick() => {
-            // Signed out, disabled or revoked meanwhile: the connection ends, and its reader learns why when it comes back. A
-            // database that does not answer says neither; the connection stays.
-            if let Ok(false) = state.app.auth.still_valid(&state.caller).await {
-                return None;
-            }
-            put(&mut out, &PushEvent::Ping)?;
-        }
+        // On a clock of its own: a busy user's connection is pinged as often as a quiet one's.
+        _ = state.pings.tick() => put(&mut out, &PushEvent::Ping)?,
         told = state.follower.changed() => match told? {
             Told::Changed(changes) => {
                 for change in changes {

@@ -16,7 +16,7 @@ use turnfast_shared::{
 };
 
 use super::{
-    access, body,
+    access, attachments, body,
     path::{self, AgentPath, ProjectPath, Segments, ThreadPath},
     problem::ApiError,
     query,
@@ -28,6 +28,7 @@ use crate::{
     clock,
     config::EngineKind,
     store::turns::{ThreadCursor, ThreadRow},
+    text,
 };
 
 /// Bytes of a rename's body.
@@ -59,7 +60,7 @@ pub async fn agents(
     Segments(path): Segments<ProjectPath>,
 ) -> Result<Json<AgentList>, ApiError> {
     let project = access::project(&app, &caller, &path.project_id, Scope::AgentRead)?;
-    Ok(Json(AgentList { agents: app.catalog.agents(&project.id).map(wire_agent).collect() }))
+    Ok(Json(AgentList { agents: app.catalog.agents(&project.id).map(|entry| wire_agent(&app, entry)).collect() }))
 }
 
 /// An agent
@@ -73,17 +74,23 @@ pub async fn agent(
     Segments(path): Segments<AgentPath>,
 ) -> Result<Json<Agent>, ApiError> {
     let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentRead)?;
-    Ok(Json(wire_agent(agent.entry)))
+    Ok(Json(wire_agent(&app, agent.entry)))
 }
 
-fn wire_agent(entry: &Entry) -> Agent {
+fn wire_agent(app: &App, entry: &Entry) -> Agent {
     let agent = &entry.agent;
     let engine = match agent.engine {
         EngineKind::Native => "native",
         EngineKind::Openclaw => "openclaw",
         EngineKind::Demo => "demo",
     };
-    Agent { id: agent.id.clone(), name: agent.name.clone(), engine: engine.to_owned(), model: agent.model.clone() }
+    Agent {
+        id: agent.id.clone(),
+        name: agent.name.clone(),
+        engine: engine.to_owned(),
+        model: agent.model.clone(),
+        attachments: attachments::wire_limits(&app.config.limits).filter(|_| agent.attachments),
+    }
 }
 
 /// The caller's threads, newest first
@@ -151,8 +158,9 @@ pub async fn rename(
     let key = agent.thread(path::uuid("threadId", &path.thread_id)?.into());
     let request: RenameThread = body::json(&headers, body, RENAME_BODY_MAX).await?;
     let title = request.title.trim();
-    if title.is_empty() || title.chars().count() > TITLE_CHARS {
-        return Err(ApiError::field("title", format!("A title takes 1 to {TITLE_CHARS} characters.")));
+    if text::is_blank(title) || title.chars().count() > TITLE_CHARS || title.chars().any(char::is_control) {
+        let detail = format!("A title takes 1 to {TITLE_CHARS} characters, none of them a control character, and is not blank.");
+        return Err(ApiError::field("title", detail));
     }
     if !app.turns.rename_thread(&key, title.to_owned()).await? {
         return Err(ApiError::not_found());
@@ -192,6 +200,7 @@ fn wire_thread(row: ThreadRow) -> Thread {
         updated_at: clock::rfc3339(row.updated_at),
         revision: row.revision,
         active_execution_id: row.active,
+        suspended: row.suspended,
     }
 }
 
@@ -220,6 +229,7 @@ mod tests {
             updated_at: 1_796_052_309_007,
             revision: 1,
             active: None,
+            suspended: false,
         };
         let cursor = ThreadCursor { updated_at: row.updated_at, id: row.id };
         assert_eq!(decode_cursor(&encode_cursor(&row)), Some(cursor));

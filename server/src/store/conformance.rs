@@ -172,6 +172,7 @@ fn suspended_part(id: &str) -> Part {
         start_time: 1,
         end_time: None,
         suspend_payload: None,
+        step: None,
         child_trace: None,
     })
 }
@@ -657,7 +658,9 @@ pub(crate) async fn wishes_to_stop_are_found(store: S) {
     for n in [1, 2] {
         store.request_stop(&key(n), execution(n), 5).await.unwrap();
     }
-    finish(&store, key(2), 2).await;
+    let stopped = end(ExecutionStatus::Cancelled, &[]);
+    let outcome = write(&store, Flush { end: Some(stopped), ..flush_of(key(2), 2) }).await;
+    assert!(matches!(outcome, FlushOutcome::Written { ended: true, .. }), "{outcome:?}");
     assert_eq!(store.stop_wishes((1..=9).map(execution).collect()).await.unwrap(), [execution(1)]);
     assert_eq!(store.stop_wishes(vec![execution(3)]).await.unwrap(), []);
     assert_eq!(store.stop_wishes(Vec::new()).await.unwrap(), []);
@@ -688,6 +691,14 @@ pub(crate) async fn threads_are_listed_newest_first_in_pages(store: S) {
     assert_eq!(seen, [5, 4, 3, 2, 1].map(thread));
     let row = store.thread(&key(2)).await.unwrap().unwrap();
     assert_eq!((row.title.as_str(), row.active, row.created_at), ("title 2", Some(execution(2)), 10));
+    assert!(!row.suspended);
+    suspend(&store, key(2), 2, vec![approval("c1", 2)]).await;
+    let row = store.thread(&key(2)).await.unwrap().unwrap();
+    assert_eq!((row.active, row.suspended), (None, true));
+    assert_eq!(
+        store.threads(&k.project, &k.agent, k.owner, None, 9).await.unwrap().iter().filter(|row| row.suspended).count(),
+        1
+    );
 }
 
 /// A thread is renamed, and deleted with all it holds, but not while it runs.

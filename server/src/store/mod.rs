@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Why the record could not be read or written.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database does not answer, is locked, or its disk is full. What was asked has not happened; trying again may help.
     #[error("the database does not answer: {0}")]

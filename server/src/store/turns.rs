@@ -178,7 +178,7 @@ pub struct End {
     pub error: Option<ExecutionError>,
     /// With [`ExecutionStatus::Suspended`]: what waits.
     pub suspensions: Vec<Suspension>,
-    /// JSON of all parts, where the status is final.
+    /// JSON of all parts, where the status is final. `None` with a final status: what is recorded of them stays as it is.
     pub content: Option<String>,
     /// Now.
     pub at: Millis,
@@ -381,6 +381,8 @@ pub struct ThreadRow {
     pub revision: u64,
     /// The execution that runs.
     pub active: Option<ExecutionId>,
+    /// Whether its turn waits for a person.
+    pub suspended: bool,
 }
 
 /// Where a page of threads begins: behind the thread with these values.
@@ -491,7 +493,8 @@ pub trait TurnStore: Send + Sync {
     /// Deletes a thread that runs nothing.
     async fn delete_thread(&self, key: &ThreadKey) -> Result<DeleteOutcome, StoreError>;
 
-    /// Whether the database answers, for `/readyz`.
+    /// Whether the database can be read and written, for `/readyz`. Cheap while it can: a write is tried only where the last one
+    /// failed.
     async fn ping(&self) -> Result<(), StoreError>;
 
     /// Waits for the writes that run and closes the database. Nothing may be asked of it afterwards.

@@ -18,6 +18,7 @@ use turnfast_shared::{
 
 use super::{
     live::LiveSink,
+    recordable,
     recorder::Recorder,
     registry::{Reason, Registered},
     writer::{Pending, Unwritten, Writer},
@@ -48,6 +49,10 @@ pub(super) struct Execution {
     pub(super) registered: Registered,
     pub(super) recorder: Recorder,
     pub(super) writer: Writer,
+    /// Suspensions that nobody was told of yet: whoever answers one, or loses the server, must find it in the record.
+    pub(super) untold: Vec<Event>,
+    /// Those calls of them that did not wait before this execution.
+    pub(super) newly_suspended: Vec<String>,
 }
 
 /// Why the execution stops polling its engine.
@@ -57,6 +62,14 @@ enum Ending {
     Asked(Reason),
     /// The record no longer takes anything from it.
     GivenUp,
+}
+
+/// What became of one event of the engine.
+struct Taken {
+    /// The engine has to wait until it is recorded.
+    must_be_recorded: bool,
+    /// The connection's task should get to run.
+    much_waits: bool,
 }
 
 /// What there is to do about writing.
@@ -89,7 +102,6 @@ impl Execution {
             Ending::Completed => (ExecutionStatus::Success, None),
             Ending::Failed(error) => {
                 let error = ExecutionError { message: error.message, error_code: error.code.map(str::to_owned) };
-                self.live.send(&Event::Error { message: error.message.clone(), error_code: error.error_code.clone() });
                 (ExecutionStatus::Error, Some(error))
             }
             Ending::Asked(Reason::Stop) => (ExecutionStatus::Cancelled, None),
@@ -129,7 +141,13 @@ impl Execution {
                 },
                 item = engine.next(), if !hold => match item {
                     None => return Ending::Completed,
-                    Some(Ok(Ok(event))) => hold |= self.take(event, flushing),
+                    Some(Ok(Ok(event))) => {
+                        let Taken { must_be_recorded, much_waits } = self.take(event, flushing);
+                        hold |= must_be_recorded;
+                        if much_waits {
+                            tokio::task::yield_now().await;
+                        }
+                    }
                     Some(Ok(Err(error))) => return Ending::Failed(error),
                     Some(Err(_panic)) => {
                         tracing::error!(execution = %self.id, "the engine panicked; see the panic message above");
@@ -140,18 +158,31 @@ impl Execution {
         }
     }
 
-    /// Shows and records one event. `true`: the engine has to wait until it is recorded.
-    fn take(&mut self, event: Event, flushing: &mut Flushing) -> bool {
-        let event = without_nul(event);
-        self.live.send(&event);
+    /// Shows and records one event.
+    fn take(&mut self, event: Event, flushing: &mut Flushing) -> Taken {
+        let event = recordable::event(event);
+        if let Event::ToolCallSuspended { payload } = &event {
+            let id = &payload.tool_call_id;
+            let waited = self.recorder.timeline().suspended().any(|call| call.tool_call_id == *id);
+            if !waited {
+                self.newly_suspended.push(id.clone());
+            }
+        }
         let boundary = self.recorder.apply(&event, clock::now());
+        let starts_a_tool = matches!(event, Event::ToolExecutionStart { .. });
+        let much_waits = if matches!(event, Event::ToolCallSuspended { .. }) {
+            self.untold.push(event);
+            false
+        } else {
+            self.live.send(&event)
+        };
         if boundary {
             flushing.due_at(Instant::now());
         } else if self.recorder.is_dirty() && flushing.due.is_none() {
             flushing.due_at(next_on_grid(Instant::now()));
         }
         // Once a tool has run, the record must say that it may have.
-        boundary && matches!(event, Event::ToolExecutionStart { .. })
+        Taken { must_be_recorded: boundary && starts_a_tool, much_waits }
     }
 
     /// Submits what failed before, or else what is unrecorded.
@@ -221,6 +252,12 @@ impl Execution {
             }
         }
         loop {
+            if status != ExecutionStatus::Suspended {
+                // Nobody will be told that they waited: live stream and record agree.
+                for id in std::mem::take(&mut self.newly_suspended) {
+                    self.recorder.withdraw_suspension(&id);
+                }
+            }
             self.close(status);
             let end = match self.end_of(status, error.clone()) {
                 Ok(end) => end,
@@ -234,12 +271,42 @@ impl Execution {
             match self.written(pending, &mut flushing).await {
                 None => return,
                 Some(true) => break,
-                // A Stop came while the turn was about to wait for a person, or to be interrupted: the Stop wins.
+                // A Stop was asked for before this end was recorded: it wins.
                 Some(false) => (status, error) = (ExecutionStatus::Cancelled, None),
             }
         }
+        self.tell(status, error);
+    }
+
+    /// Ends an execution whose thread cannot be read. What the record has of it stays as it is.
+    pub(super) async fn end_unread(mut self, error: ExecutionError) {
+        let mut flushing = Flushing::new();
+        let (mut status, mut error) = (ExecutionStatus::Error, Some(error));
+        loop {
+            let end = End { status, error: error.clone(), suspensions: Vec::new(), content: None, at: clock::now() };
+            let flush =
+                Flush { execution: self.id, process: self.process, key: self.key.clone(), parts: Vec::new(), end: Some(end) };
+            let pending = self.writer.submit(flush);
+            match self.written(pending, &mut flushing).await {
+                None => return,
+                Some(true) => break,
+                Some(false) => (status, error) = (ExecutionStatus::Cancelled, None),
+            }
+        }
+        self.tell(status, error);
+    }
+
+    /// Says on the live stream how it ended. Only once that is recorded.
+    fn tell(&mut self, status: ExecutionStatus, error: Option<ExecutionError>) {
         tracing::info!(execution = %self.id, thread = %self.key.thread, status = status.as_str(), "execution ended");
-        if status != ExecutionStatus::Suspended {
+        if status == ExecutionStatus::Suspended {
+            for suspension in std::mem::take(&mut self.untold) {
+                self.live.send(&suspension);
+            }
+        } else {
+            if let Some(ExecutionError { message, error_code }) = error.filter(|_| status == ExecutionStatus::Error) {
+                self.live.send(&Event::Error { message, error_code });
+            }
             self.live.send(&Event::Done { session_id: self.key.thread, execution_id: self.id, status });
         }
     }
@@ -247,7 +314,7 @@ impl Execution {
     /// Brings open text and tool calls to rest, live and in the record alike.
     fn close(&mut self, status: ExecutionStatus) {
         let at = clock::now();
-        for event in self.recorder.timeline().closing_events(status) {
+        for event in self.recorder.timeline().closing_events(status, at) {
             self.live.send(&event);
             self.recorder.apply(&event, at);
         }
@@ -319,15 +386,4 @@ fn next_on_grid(now: Instant) -> Instant {
 
 fn internal_error() -> TurnError {
     TurnError { message: "The server failed while it ran this turn. Its log says more.".to_owned(), code: Some("internal") }
-}
-
-/// Databases take no NUL in text. Models have been seen to send one; a replacement character says that something stood there.
-fn without_nul(event: Event) -> Event {
-    match event {
-        Event::TextDelta { id, delta } if delta.contains('\0') => Event::TextDelta { id, delta: delta.replace('\0', "\u{fffd}") },
-        Event::ReasoningDelta { id, delta } if delta.contains('\0') => {
-            Event::ReasoningDelta { id, delta: delta.replace('\0', "\u{fffd}") }
-        }
-        other => other,
-    }
 }

@@ -14,9 +14,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures::Stream;
 use turnfast_shared::{Event, ids::ExecutionId};
 
-/// Bytes that may wait for one connection. A reader that is further behind is cut off and recovers by reading
-/// (contract 1, section 4).
+/// Bytes that may wait for one connection when one more event comes. A reader that is further behind is cut off and recovers by
+/// reading (contract 1, section 4).
 pub const BUFFER_MAX: usize = 1 << 20;
+
+/// Bytes from which on the turn lets the connection's task have its turn, so that a reader is not taken for slow before it could
+/// read at all.
+const BUFFER_MUCH: usize = BUFFER_MAX / 4;
 
 #[derive(Debug, Default)]
 struct Buffer {
@@ -44,12 +48,12 @@ pub struct LiveSink {
 }
 
 impl LiveSink {
-    /// Sends an event if anyone is still there to read it.
-    pub fn send(&mut self, event: &Event) {
+    /// Sends an event if anyone is still there to read it. `true`: much waits to be read; the task that sends should yield once.
+    pub fn send(&mut self, event: &Event) -> bool {
         self.sent += 1;
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         if buffer.reader_gone || buffer.ended {
-            return;
+            return false;
         }
         let waiting = buffer.bytes.len();
         let mut out = (&mut buffer.bytes).writer();
@@ -58,17 +62,19 @@ impl LiveSink {
             .map_err(serde_json::Error::io)
             .and_then(|()| serde_json::to_writer(&mut out, event))
             .and_then(|()| out.write_all(b"\n\n").map_err(serde_json::Error::io));
-        // One event larger than the bound still goes to a reader that keeps up.
-        let too_slow = waiting > 0 && buffer.bytes.len() > BUFFER_MAX;
+        // What counts is what waited before: one event may be larger than the bound, and a reader that keeps up gets it.
+        let too_slow = waiting > BUFFER_MAX;
         if written.is_err() || too_slow {
             buffer.bytes = BytesMut::new();
             buffer.ended = true;
         }
+        let much = buffer.bytes.len() > BUFFER_MUCH;
         let waker = buffer.waker.take();
         drop(buffer);
         if let Some(waker) = waker {
             waker.wake();
         }
+        much
     }
 }
 
@@ -154,7 +160,7 @@ mod tests {
         let kilobyte = delta(&"x".repeat(1024));
         for _ in 0..2 * BUFFER_MAX / 1024 {
             sink.send(&kilobyte);
-            assert!(sink.buffer.lock().unwrap().bytes.len() <= BUFFER_MAX);
+            assert!(sink.buffer.lock().unwrap().bytes.len() <= BUFFER_MAX + 2 * 1024);
         }
         assert_eq!(stream.next().await, None, "cut: no half event is left behind");
     }
@@ -162,9 +168,10 @@ mod tests {
     #[tokio::test]
     async fn one_huge_event_reaches_a_reader_that_keeps_up() {
         let (mut sink, mut stream) = pair();
-        sink.send(&delta(&"x".repeat(2 * BUFFER_MAX)));
+        sink.send(&delta("a small one before it"));
+        assert!(sink.send(&delta(&"x".repeat(2 * BUFFER_MAX))));
         assert!(stream.next().await.unwrap().len() > 2 * BUFFER_MAX);
-        sink.send(&delta("y"));
+        assert!(!sink.send(&delta("y")));
         assert!(stream.next().await.is_some());
     }
 

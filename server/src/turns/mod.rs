@@ -5,6 +5,7 @@
 mod execution;
 mod guard;
 pub mod live;
+mod recordable;
 pub mod recorder;
 pub mod recovery;
 pub mod registry;
@@ -51,6 +52,7 @@ use crate::{
             ThreadChoice, ThreadKey,
         },
     },
+    text,
 };
 
 /// How long executions that were told to end at shutdown get to record it.
@@ -532,8 +534,25 @@ impl Accepted {
             match store.turn_input(key.thread, assistant_message).await {
                 Ok(input) => break input,
                 Err(StoreError::Corrupt(error)) => {
-                    tracing::error!(execution = %self.execution, error, "the thread cannot be read; giving the execution up");
-                    return;
+                    tracing::error!(execution = %self.execution, error, "the thread cannot be read; ending the execution");
+                    let failure = ExecutionError {
+                        message: "The record of this conversation cannot be read. The server's log says more; begin a new one."
+                            .to_owned(),
+                        error_code: Some("internal".to_owned()),
+                    };
+                    let execution = Execution {
+                        id: self.execution,
+                        process: self.process,
+                        key,
+                        run,
+                        live: self.live,
+                        registered: self.registered,
+                        recorder: Recorder::new(Vec::new()),
+                        writer: self.writer,
+                        untold: Vec::new(),
+                        newly_suspended: Vec::new(),
+                    };
+                    return execution.end_unread(failure).await;
                 }
                 Err(error) => {
                     // Accepted is accepted: it waits for the database, as every later step does.
@@ -564,6 +583,8 @@ impl Accepted {
             registered: self.registered,
             recorder: Recorder::new(so_far),
             writer: self.writer,
+            untold: Vec::new(),
+            newly_suspended: Vec::new(),
         };
         execution.run(engine).await;
     }
@@ -611,7 +632,7 @@ async fn read_attachments(store: &dyn Store, thread: ThreadId, history: &[Messag
 
 /// What a person sent, as parts.
 fn content_of(text: String, attachments: &[Attachment]) -> Vec<Part> {
-    let said = (attachments.is_empty() || !text.trim().is_empty()).then_some(Part::Text { text });
+    let said = (attachments.is_empty() || !text::is_blank(&text)).then_some(Part::Text { text });
     let files = attachments.iter().map(|attachment| Part::File {
         id: attachment.id,
         name: attachment.name.clone(),
@@ -624,11 +645,14 @@ fn content_of(text: String, attachments: &[Attachment]) -> Vec<Part> {
 /// A new thread's title: the first line of its first message that says anything, or the name of what was sent without words.
 fn title_of(text: &str, attachments: &[Attachment]) -> String {
     let file = attachments.first().map(|attachment| attachment.name.as_str());
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).or(file).unwrap_or("New conversation");
-    match line.char_indices().nth(TITLE_CHARS) {
-        Some((end, _)) => format!("{}…", line[..end].trim_end()),
-        None => line.to_owned(),
+    let line = text.lines().find(|line| !text::is_blank(line)).or(file).unwrap_or("New conversation");
+    let line = line.replace(char::is_control, " ");
+    let line = line.trim();
+    if line.chars().count() <= TITLE_CHARS {
+        return line.to_owned();
     }
+    let end = line.char_indices().nth(TITLE_CHARS - 1).map_or(line.len(), |(end, _)| end);
+    format!("{}…", line[..end].trim_end())
 }
 
 /// An id for a file that a person attaches.

@@ -64,6 +64,11 @@ impl Recorder {
         boundary
     }
 
+    /// See [`Timeline::withdraw_suspension`]. What brings the call to rest then records it.
+    pub fn withdraw_suspension(&mut self, tool_call_id: &str) {
+        self.timeline.withdraw_suspension(tool_call_id);
+    }
+
     /// Whether anything is unrecorded.
     #[must_use]
     pub fn is_dirty(&self) -> bool {

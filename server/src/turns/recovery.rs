@@ -128,6 +128,7 @@ mod tests {
                 start_time: 1,
                 end_time: None,
                 suspend_payload: None,
+                step: None,
                 child_trace: None,
             })
         };

@@ -554,8 +554,62 @@ async fn a_stop_wins_over_a_suspension_that_it_races() {
     script.send(Ok(suspended(&input, "c1"))).unwrap();
     drop(script);
     let message = world.until_status(&mut follower, ExecutionStatus::Cancelled).await;
-    assert_eq!(message.content[0].as_tool_call().unwrap().state, ToolState::Cancelled);
-    assert!(matches!(live.rest().await.last(), Some(Event::Done { status: ExecutionStatus::Cancelled, .. })));
+    let call = message.content[0].as_tool_call().unwrap();
+    assert_eq!((call.state, &call.suspend_payload), (ToolState::Cancelled, &None), "as the live stream shows it");
+    let told = live.rest().await;
+    assert!(matches!(told.last(), Some(Event::Done { status: ExecutionStatus::Cancelled, .. })));
+    assert!(!told.iter().any(|event| matches!(event, Event::ToolCallSuspended { .. })), "no `done` comes after a suspension");
+}
+
+/// Whoever was told that a running turn is asked to stop does not find it complete, or failed.
+#[tokio::test]
+async fn a_stop_wins_over_every_end_that_it_races() {
+    let failure = || Err(TurnError { message: "cut".to_owned(), code: Some("provider_cut") });
+    for (n, last) in [(7, Ok(delta("the end"))), (8, failure())] {
+        let world = World::new().await;
+        let mut follower = world.follow();
+        let (mut live, input, script) = world.submit(n).await;
+        // Recorded, and the end is quicker than its telling.
+        assert_eq!(world.store.request_stop(&key(), input.execution, 5).await.unwrap(), StopOutcome::Requested);
+        script.send(last).unwrap();
+        drop(script);
+        let message = world.until_status(&mut follower, ExecutionStatus::Cancelled).await;
+        assert_eq!(message.execution_error, None);
+        let told = live.rest().await;
+        assert!(matches!(told.last(), Some(Event::Done { status: ExecutionStatus::Cancelled, .. })));
+        assert!(!told.iter().any(|event| matches!(event, Event::Error { .. })), "what is told is what is recorded");
+    }
+}
+
+#[tokio::test]
+async fn a_suspension_is_in_the_record_before_anyone_is_told() {
+    let world = World::new().await;
+    for n in 7..27 {
+        let key = ThreadKey { thread: Uuid::from_u128(n).into(), ..key() };
+        let stream = world.turns.submit(Submit { key: key.clone(), ..world.submit_of(n) }).await.unwrap();
+        let (input, script) = world.puppet.next_start().await;
+        script.send(Ok(tool_call("c1"))).unwrap();
+        script.send(Ok(suspended(&input, "c1"))).unwrap();
+        drop(script);
+        let mut live = Live::new(stream);
+        while !matches!(live.next().await, Some(Event::ToolCallSuspended { .. })) {}
+        let read = world.store.snapshot(&key, None).await.unwrap().unwrap();
+        assert_eq!((read.suspensions.len(), read.active), (1, None));
+    }
+}
+
+/// A record that cannot be read must not leave a turn that runs for ever.
+#[tokio::test]
+async fn a_turn_whose_thread_cannot_be_read_ends() {
+    let (world, sqlite) = World::on_sqlite(|_| async {}).await;
+    let (mut live, _, script) = world.submit(7).await;
+    drop(script);
+    live.rest().await;
+    sqlite.execute("UPDATE messages SET content = '[{}]' WHERE role = 'assistant'").await;
+    let stream = world.turns.submit(world.submit_of(8)).await.unwrap();
+    let told = Live::new(stream).rest().await;
+    assert!(matches!(told.last(), Some(Event::Done { status: ExecutionStatus::Error, .. })));
+    assert_eq!(world.active().await, None);
 }
 
 #[tokio::test]
@@ -843,7 +897,9 @@ async fn the_last_notification_names_the_final_revision() {
 fn a_title_is_the_first_line_that_says_anything() {
     assert_eq!(title_of("\n  Hello there \nmore", &[]), "Hello there");
     assert_eq!(title_of("   \n", &[]), "New conversation");
-    let long = title_of(&"é".repeat(500), &[]);
-    assert_eq!(long.chars().count(), TITLE_CHARS + 1);
-    assert!(long.ends_with('…'));
+    assert_eq!(title_of("\u{200b}\n\u{1b}[1mBold\tmove\u{7}", &[]), "[1mBold move");
+    assert_eq!(title_of(&"é".repeat(TITLE_CHARS), &[]), "é".repeat(TITLE_CHARS));
+    let long = title_of(&"é".repeat(TITLE_CHARS + 1), &[]);
+    assert_eq!(long.chars().count(), TITLE_CHARS);
+    assert!(long.ends_with("é…"));
 }

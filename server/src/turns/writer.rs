@@ -99,8 +99,7 @@ async fn run(store: Arc<dyn Store>, relay: Arc<Relay>, mut queue: mpsc::Unbounde
             }
             Err(error) => {
                 for (flush, asker) in flushes.iter().zip(askers) {
-                    let error = StoreError::Unavailable(error.to_string());
-                    let _ = asker.reply.send(Err(Unwritten { flush: flush.clone(), error }));
+                    let _ = asker.reply.send(Err(Unwritten { flush: flush.clone(), error: error.clone() }));
                 }
             }
         }

@@ -68,6 +68,7 @@ fn call() -> ToolCall {
         error: Some("e".into()),
         start_time: 5,
         end_time: Some(6),
+        step: Some(2),
         suspend_payload: Some(SuspendPayload::Question {
             question: "q".into(),
             options: Some(vec!["o".into()]),
@@ -121,7 +122,15 @@ fn messages_read_as_serde_reads_them() {
         ..message()
     };
     check(&bare);
-    check(&ToolCall { output: None, error: None, end_time: None, suspend_payload: None, child_trace: None, ..call() });
+    check(&ToolCall {
+        output: None,
+        error: None,
+        end_time: None,
+        step: None,
+        suspend_payload: None,
+        child_trace: None,
+        ..call()
+    });
 }
 
 #[test]
@@ -143,13 +152,20 @@ fn answers_read_as_serde_reads_them() {
         updated_at: "u".into(),
         revision: 1,
         active_execution_id: Some(id(2)),
+        suspended: true,
     };
     check(&ThreadPage { threads: vec![thread], next_cursor: Some("n".into()) });
     check(&Me { id: id(1), name: "n".into() });
     let slug: Slug = "demo".parse().unwrap();
     check(&ProjectList { projects: vec![Project { id: slug.clone(), name: "n".into(), scopes: vec!["agent:read".into()] }] });
     check(&AgentList {
-        agents: vec![Agent { id: slug.clone(), name: "n".into(), engine: "demo".into(), model: Some("m".into()) }],
+        agents: vec![Agent {
+            id: slug.clone(),
+            name: "n".into(),
+            engine: "demo".into(),
+            model: Some("m".into()),
+            attachments: Some(AttachmentLimits { max: 8, max_bytes: 100 }),
+        }],
     });
     check(&Problem {
         field: Some("f".into()),

@@ -388,9 +388,9 @@ fn closing_events_bring_every_ending_to_rest() {
     use ExecutionStatus::{Cancelled, Error, Interrupted, Success, Suspended};
     for status in [Success, Error, Cancelled, Interrupted, Suspended] {
         let mut timeline = unfinished();
-        let events = timeline.closing_events(status);
+        let events = timeline.closing_events(status, 9);
         assert!(play(&mut timeline, &events).iter().all(|applied| applied.boundary), "each of them does something");
-        assert_eq!(timeline.closing_events(status), [], "{status:?}: nothing is left to do");
+        assert_eq!(timeline.closing_events(status, 9), [], "{status:?}: nothing is left to do");
         let ended = if status == Cancelled { ToolState::Cancelled } else { ToolState::Rejected };
         for id in ["streaming", "pending", "running"] {
             assert_eq!(call(&timeline, id).state, ended, "{status:?}, {id}");
@@ -404,9 +404,36 @@ fn closing_events_bring_every_ending_to_rest() {
 }
 
 #[test]
+fn what_began_ends_on_the_live_stream_too() {
+    let mut timeline = Timeline::new();
+    play(&mut timeline, &[Event::StartStep, tool_call("ends"), tool_call("runs"), tool_start("ends", 1), tool_start("runs", 2)]);
+    play(&mut timeline, &[tool_end("ends", 3)]);
+    let events = timeline.closing_events(ExecutionStatus::Cancelled, 9);
+    let ends: Vec<_> = events.iter().filter(|event| matches!(event, Event::ToolExecutionEnd { .. })).collect();
+    let expected =
+        Event::ToolExecutionEnd { tool_call_id: "runs".into(), tool_name: "clock".into(), is_error: true, end_time: 9 };
+    assert_eq!(ends, [&expected], "once for each tool that runs");
+    assert_eq!(events.last(), Some(&Event::FinishStep { usage: None }));
+    play(&mut timeline, &events);
+    assert_eq!(timeline.closing_events(ExecutionStatus::Cancelled, 9), []);
+    assert_eq!(call(&timeline, "runs").end_time, Some(9));
+}
+
+#[test]
+fn steps_are_counted_over_all_executions_of_a_turn() {
+    let finish = || Event::FinishStep { usage: None };
+    let mut first = Timeline::new();
+    play(&mut first, &[Event::StartStep, tool_call("a"), tool_call("b"), finish(), Event::StartStep, tool_call("c"), finish()]);
+    let mut second = Timeline::from_parts(first.into_parts());
+    play(&mut second, &[Event::StartStep, tool_call("d")]);
+    let steps = ["a", "b", "c", "d"].map(|id| call(&second, id).step);
+    assert_eq!(steps, [Some(1), Some(1), Some(2), Some(3)]);
+}
+
+#[test]
 fn a_call_that_ran_when_the_server_died_may_have_taken_effect_and_says_so() {
     let mut timeline = unfinished();
-    let events = timeline.closing_events(ExecutionStatus::Interrupted);
+    let events = timeline.closing_events(ExecutionStatus::Interrupted, 9);
     play(&mut timeline, &events);
     assert!(call(&timeline, "running").error.unwrap().contains("not known"));
     assert!(!call(&timeline, "pending").error.unwrap().contains("not known"));

@@ -14,7 +14,7 @@ use crate::{client::refusal, within};
 
 pub(super) const CASES: &[Case] = cases! {
     "7 browser", "The client's machine keeps its promises whatever happens"
-        => elsewhere "client-core/src/thread/tests/random.rs", "the_promises_hold_whatever_happens";
+        => elsewhere "client-core/src/simulation/mod.rs", "seeds";
     "7 answered elsewhere", "Of two answers at the same instant one wins, the other hears `interaction_closed`" => test racing_answers;
     "9 idempotent submit", "One `messageId` sent several times at the same instant starts one turn" => test idempotent_submit;
     "9 durable Stop", "A Stop that was answered survives the death of its process"

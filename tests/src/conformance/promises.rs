@@ -30,7 +30,7 @@ pub(super) const CASES: &[Case] = cases! {
     "2.2", "A turn runs to its end although its connection closes after the first event" => test the_turn_outlives_its_connection;
     "2.3", "Another connection reads the turn while it runs, and again when it is told of a change" => test others_read_and_are_told;
     "2.3 client", "A client submits nothing twice, and a failed read changes nothing on screen"
-        => elsewhere "client-core/src/thread/tests/random.rs", "the_promises_hold_whatever_happens";
+        => elsewhere "client-core/src/simulation/mod.rs", "seeds";
     "2.4", "What reads return never goes back, neither in revision nor in text" => test reads_never_go_back;
     "2.5", "A Stop of an execution that is over does not end the next one" => test a_stop_names_one_execution;
     "2.6", "A competing submit is refused, leaves nothing in the thread, and succeeds once the turn is over" => test one_turn_at_a_time;

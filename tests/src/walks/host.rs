@@ -313,7 +313,12 @@ async fn follow_once(client: &Client, known: &Known, broken: &Mutex<Vec<String>>
     };
     let notifications = async {
         loop {
-            let PushEvent::AgentExecutionUpdated(update) = push.next().await? else { continue };
+            let update = match push.next().await? {
+                PushEvent::AgentExecutionUpdated(update) => update,
+                PushEvent::Ping => continue,
+                // Something may have been missed: read all, as after a connection that broke.
+                PushEvent::Connected => return Ok(()),
+            };
             if let Some(last) = told.insert(update.thread_id, update.revision)
                 && last >= update.revision
             {

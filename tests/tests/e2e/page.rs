@@ -1,5 +1,11 @@
 //! What a person sees: the page in a real browser, over everything that happens to tabs, networks and processes.
 
+mod accounts;
+mod connection;
+mod files;
+mod layout;
+mod refusals;
+
 use anyhow::Result;
 use turnfast_tests::{
     browser::Browser,
@@ -10,11 +16,64 @@ use crate::House;
 
 /// Signs alice in with her password, at the assistant.
 async fn sign_in(house: &House, browser: &Browser) -> Result<()> {
-    browser.open(&format!("{}/demo/assistant", house.server.url)).await?;
-    browser.label("Name").await?.send_keys("alice").await?;
-    browser.label("Password").await?.send_keys(&password("alice")).await?;
-    browser.role("button", "Sign in").await?.click().await?;
+    sign_in_at(house, browser, "alice", "/demo/assistant").await?;
     browser.label("Message").await?;
+    Ok(())
+}
+
+/// Signs a user in with their password, at some place of the page.
+async fn sign_in_at(house: &House, browser: &Browser, name: &str, path: &str) -> Result<()> {
+    browser.open(&format!("{}{path}", house.server.url)).await?;
+    fill_in(browser, name).await
+}
+
+/// Fills in the sign-in form that the page shows, and waits until it is gone.
+async fn fill_in(browser: &Browser, name: &str) -> Result<()> {
+    browser.label("Name").await?.send_keys(name).await?;
+    browser.label("Password").await?.send_keys(&password(name)).await?;
+    browser.role("button", "Sign in").await?.click().await?;
+    browser.hides("Password").await
+}
+
+/// What a script returns in the page.
+async fn ask(browser: &Browser, script: &str) -> Result<serde_json::Value> {
+    Ok(browser.web().execute(script, Vec::new()).await?)
+}
+
+/// Waits until a script returns true.
+async fn holds(browser: &Browser, script: &str) -> Result<()> {
+    browser.until(script, async || Ok((ask(browser, script).await? == true).then_some(()))).await
+}
+
+/// Fills the message box with what a script makes: text that no key types.
+async fn fill(browser: &Browser, text: &str) -> Result<()> {
+    browser.label("Message").await?;
+    let script = format!(
+        "const box = document.querySelector('#composer'); box.value = {text}; \
+         box.dispatchEvent(new Event('input', {{bubbles: true}}))"
+    );
+    ask(browser, &script).await.map(drop)
+}
+
+/// Waits until an element is in sight as a whole, without any scrolling.
+async fn in_sight(browser: &Browser, selector: &str) -> Result<()> {
+    let script = format!(
+        "const box = document.querySelector({selector:?})?.getBoundingClientRect(); return !!box && box.height > 0 && box.top >= 0 \
+         && box.left >= 0 && box.bottom <= innerHeight && box.right <= innerWidth"
+    );
+    holds(browser, &script).await
+}
+
+/// Pictures of a state, to be looked at: wide and narrow, light and dark. Leaves the page wide and light.
+async fn pictures(browser: &Browser, name: &str) -> Result<()> {
+    for (size, width, height) in [("narrow", 390, 844), ("wide", 1280, 800)] {
+        for (colours, dark) in [("dark", true), ("light", false)] {
+            // Little motion first: the picture is of the page at rest.
+            browser.prefers(dark, true).await?;
+            browser.viewport(width, height).await?;
+            browser.screenshot(&format!("{name}-{size}-{colours}")).await?;
+        }
+    }
     Ok(())
 }
 

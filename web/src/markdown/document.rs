@@ -20,6 +20,12 @@ pub struct Document {
 }
 
 impl Document {
+    /// An empty one that has room for so many nodes only.
+    #[cfg(all(test, not(target_arch = "wasm32")))]
+    pub(super) fn with_room(nodes: usize) -> Self {
+        Self { closed_nodes: MAX_NODES - nodes, ..Self::default() }
+    }
+
     /// The blocks so far.
     #[must_use]
     pub fn blocks(&self) -> &[Node] {
@@ -41,7 +47,7 @@ impl Document {
         let tail = &self.text[self.closed_bytes..];
         let blocks = parse_blocks(tail, MAX_NODES.saturating_sub(self.closed_nodes));
         let open = blocks.iter().rposition(|block| is_settled(block, tail)).unwrap_or(0);
-        let end = blocks.get(open).map_or(0, |block| line_start(tail, block.start));
+        let end = blocks.get(open).map_or(0, |block| block.start);
         let nodes = blocks[..open].iter().map(|block| block.nodes).sum::<usize>();
         self.blocks.truncate(self.closed);
         self.blocks.extend(blocks.into_iter().map(|block| block.node));
@@ -53,7 +59,7 @@ impl Document {
 
     /// Nothing more will come. Returns as [`Document::update`] does.
     pub fn finish(&mut self) -> Option<usize> {
-        if self.closed == 0 || !self.text.contains("]:") {
+        if self.closed_bytes == 0 || !self.text.contains("]:") {
             return None;
         }
         let text = std::mem::take(&mut self.text);
@@ -73,9 +79,4 @@ fn is_settled(block: &Block, text: &str) -> bool {
         _ => 1,
     };
     text[block.start..].matches('\n').take(lines).count() == lines
-}
-
-/// Blocks begin with their line, and the parser may leave the indentation out.
-fn line_start(text: &str, at: usize) -> usize {
-    text[..at].rfind(['\n', '\r']).map_or(0, |i| i + 1)
 }

@@ -1,5 +1,7 @@
 //! Which addresses a reply may link to.
 
+use super::scan::{begins, find, slice, tail, tally};
+
 /// Longest address that becomes a link, in bytes.
 const MAX_BYTES: usize = 4_096;
 
@@ -20,6 +22,7 @@ impl SafeUrl {
                 || c.is_whitespace()
                 || matches!(c, '\\' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
         };
+        tally(address.len().min(MAX_BYTES));
         if address.len() > MAX_BYTES || address.contains(unreadable) {
             return None;
         }
@@ -36,7 +39,7 @@ impl SafeUrl {
             "mailto" if rest.contains('@') && !rest.starts_with('/') => {}
             _ => return None,
         }
-        Some(Self(format!("{scheme}:{rest}")))
+        Some(Self([scheme.as_str(), ":", rest].concat()))
     }
 
     /// The address.
@@ -46,32 +49,67 @@ impl SafeUrl {
     }
 }
 
-/// The length of the bare web address at the start of `text`, as a person would read it off a sentence; 0: there is none.
-pub(super) fn bare_length(text: &str) -> usize {
-    let Some(scheme) = ["https://", "http://"]
-        .into_iter()
-        .find(|scheme| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
-    else {
-        return 0;
-    };
-    let ends = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | '"' | '`' | '\\' | '|');
-    let Some(end) = text
-        .char_indices()
-        .find(|&(i, c)| ends(c) || i > MAX_BYTES)
-        .map_or(Some(text.len()), |(i, _)| (i <= MAX_BYTES).then_some(i))
-    else {
-        return 0;
-    };
-    let mut address = &text[..end];
+/// A web address in a text, as a person would read it off a sentence.
+pub(super) struct BareAddress<'t> {
+    /// The text before it.
+    pub(super) before: &'t str,
+    /// The address as it was written.
+    pub(super) address: &'t str,
+    /// Where it leads.
+    pub(super) url: SafeUrl,
+    /// The text behind it.
+    pub(super) behind: &'t str,
+}
+
+/// The first bare address of `text`.
+pub(super) fn bare_address(text: &str) -> Option<BareAddress<'_>> {
+    let (mut from, mut run_end) = (0, 0);
+    while let Some(colon) = find(text, from, "://") {
+        from = colon + 3;
+        let scheme = slice(text, 0, colon).bytes().rev().take_while(u8::is_ascii_alphabetic).count();
+        tally(scheme);
+        let (before, rest) = text.split_at(colon - scheme);
+        let joined = before.chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == ':');
+        if joined || !(begins(rest, "https://") || begins(rest, "http://")) {
+            continue;
+        }
+        // Addresses may follow each other without a gap; where they all end is looked up once.
+        if run_end < from {
+            let ends = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | '"' | '`' | '\\' | '|');
+            run_end = tail(text, from).find(ends).map_or(text.len(), |i| from + i);
+            tally(run_end - from);
+        }
+        if run_end - before.len() > MAX_BYTES {
+            continue;
+        }
+        let address = without_sentence(slice(text, before.len(), run_end));
+        if let Some(url) = SafeUrl::parse(address).filter(|_| address.len() > scheme + 3) {
+            let behind = tail(text, before.len() + address.len());
+            return Some(BareAddress { before, address, url, behind });
+        }
+        // What is in an address that is refused is none either: so each is judged once.
+        from = run_end;
+    }
+    None
+}
+
+/// `address` without the marks at its end that belong to the sentence around it.
+fn without_sentence(mut address: &str) -> &str {
     // A closing bracket belongs to the sentence unless the address opened it.
-    let mut unopened = [('(', ')'), ('[', ']'), ('{', '}')]
-        .map(|(open, close)| (close, address.matches(close).count().saturating_sub(address.matches(open).count())));
-    while let Some(last) = address.chars().next_back() {
-        if !matches!(last, '.' | ',' | ';' | ':' | '!' | '?' | '\'' | '*' | '_' | '~') {
+    let mut unopened = [(b'(', b')'), (b'[', b']'), (b'{', b'}')].map(|(open, close)| (close, unopened(address, open, close)));
+    tally(address.len());
+    while let Some(last) = address.bytes().next_back() {
+        if !matches!(last, b'.' | b',' | b';' | b':' | b'!' | b'?' | b'\'' | b'*' | b'_' | b'~') {
             let Some((_, count)) = unopened.iter_mut().find(|(close, count)| *close == last && *count > 0) else { break };
             *count -= 1;
         }
-        address = &address[..address.len() - last.len_utf8()];
+        address = slice(address, 0, address.len() - 1);
     }
-    if address.len() > scheme.len() { address.len() } else { 0 }
+    address
+}
+
+/// How many more closing than opening brackets there are.
+fn unopened(address: &str, open: u8, close: u8) -> usize {
+    let count = |wanted| address.bytes().filter(|&byte| byte == wanted).count();
+    count(close).saturating_sub(count(open))
 }

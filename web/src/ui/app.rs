@@ -7,12 +7,13 @@ use std::{
 };
 
 use turnfast_client_core::{
-    browser::{Client, Subscription, ThreadHandle, forget_drafts},
+    browser::{Client, Subscription, ThreadHandle},
     thread::Failure,
 };
 use turnfast_shared::{
-    api::{Agent, Me, Project, PushEvent},
-    ids::{MessageId, Slug, ThreadId},
+    Code,
+    api::{Agent, Me, NewAttachment, PushEvent},
+    ids::{MessageId, Slug, ThreadId, UserId},
     message::ResumeData,
 };
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
@@ -22,9 +23,10 @@ use web_sys::{Element, Event, HtmlDetailsElement, HtmlDialogElement, HtmlSelectE
 use super::{
     composer,
     conversation::{self, Conversation, Fold},
+    files,
     mount::Mount,
     node,
-    page::{self, document, here, keep, kept, window},
+    page::{self, document, forget, here, keep, kept, window},
     shell,
     sidebar::{Asking, ThreadList},
     signin,
@@ -32,10 +34,17 @@ use super::{
 use crate::{
     api::{self, Group},
     route::Route,
+    words,
 };
 
 /// Where the agent that was open last is kept, so that `/` goes there.
 const LAST_AGENT: &str = "turnfast.agent";
+
+/// Where the id of the user who is signed in is kept, as far as the tabs of this browser know. Each hears when another changes it.
+const USER: &str = "turnfast.user";
+
+/// Widest page on which the left column is a drawer, in CSS pixels; as in app.css.
+const DRAWER_UP_TO: f64 = 720.0;
 
 /// An element that is being described.
 pub(super) type Draft = node::Draft<Action>;
@@ -52,6 +61,25 @@ pub(super) enum Session {
     In(Me),
     /// The server did not say.
     Failed(Failure),
+}
+
+/// What somebody had open when their session ended. It is theirs alone: whoever else signs in never sees it.
+struct Before {
+    user: UserId,
+    route: Route,
+    draft: Rc<str>,
+    attachments: Rc<Vec<NewAttachment>>,
+}
+
+/// Whether changes are heard of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    /// As far as the page knows.
+    Up,
+    /// The connection is gone, and nothing says why.
+    Lost,
+    /// The server said that it goes down.
+    Restarting,
 }
 
 /// What there is to talk to.
@@ -72,7 +100,7 @@ pub(super) enum Action {
     LeaveNowhere,
     OpenDrawer,
     CloseDrawer,
-    SidebarKey,
+    Skip(&'static str),
     Follow(Route),
     PickAgent,
     SignIn,
@@ -85,8 +113,6 @@ pub(super) enum Action {
     /// Of a button in a dialog.
     CloseDialog,
     DialogClosed,
-    /// Keeps a dialog open that Escape would close.
-    KeepOpen,
     ShowModal,
     Focus,
     Select,
@@ -103,6 +129,11 @@ pub(super) enum Action {
     ComposerKey,
     Composing(bool),
     FocusComposer,
+    PickFiles,
+    FilesPicked,
+    Pasted,
+    RemoveFile(usize),
+    DismissFileTrouble,
     Folded(Fold),
     Unfold,
     CopyMessage(MessageId),
@@ -122,14 +153,18 @@ pub(super) enum Action {
 /// All that the page shows.
 pub(super) struct State {
     pub(super) session: Session,
-    /// The session ended while something was open: it stays, under a dialog.
-    pub(super) session_lost: bool,
+    before: Option<Before>,
     pub(super) signing_in: bool,
+    /// Why somebody is still signed in who did not want to be.
+    pub(super) signout_error: Option<String>,
     pub(super) signin_error: Option<String>,
     pub(super) catalog: Catalog,
     pub(super) route: Route,
     pub(super) drawer: bool,
     pub(super) online: bool,
+    pub(super) link: Link,
+    /// How often the connection for changes was lost since it last stood.
+    losses: usize,
     /// What screen readers are told.
     pub(super) said: String,
     pub(super) list: ThreadList,
@@ -150,29 +185,38 @@ pub(super) struct State {
 pub(super) struct App(Rc<Inner>);
 
 struct Inner {
-    client: Client,
+    /// Of the user who is signed in.
+    client: RefCell<Option<Connected>>,
     state: RefCell<State>,
     mount: OnceCell<RefCell<Mount<Action>>>,
     waiting: Cell<bool>,
     frame: OnceCell<Closure<dyn FnMut()>>,
-    pushed: OnceCell<Subscription>,
     title: RefCell<String>,
+}
+
+/// A user's connection to the server.
+struct Connected {
+    client: Client,
+    _subscriptions: [Subscription; 2],
 }
 
 impl App {
     /// The page in `root`, which is empty.
     pub(super) fn start(root: Element) {
         let app = Self(Rc::new(Inner {
-            client: Client::new(""),
+            client: RefCell::default(),
             state: RefCell::new(State {
                 session: Session::Checking,
-                session_lost: false,
+                before: None,
                 signing_in: false,
+                signout_error: None,
                 signin_error: None,
                 catalog: Catalog::Loading,
                 route: here(),
                 drawer: false,
                 online: window().navigator().on_line(),
+                link: Link::Up,
+                losses: 0,
                 said: String::new(),
                 list: ThreadList::default(),
                 asking: None,
@@ -185,7 +229,6 @@ impl App {
             mount: OnceCell::new(),
             waiting: Cell::new(false),
             frame: OnceCell::new(),
-            pushed: OnceCell::new(),
             title: RefCell::default(),
         }));
         let acting = app.clone();
@@ -211,16 +254,29 @@ impl App {
                 app.refresh_threads();
             }
             "offline" => app.state().online = false,
-            // The person may have signed in in another tab, by a link say.
-            "focus" if app.peek().session_lost => app.look_again(),
+            // Another tab signed somebody in or out.
+            "storage" => app.compare_user(),
+            // What happened while the page slept, or lay in the browser's memory, was not heard of.
+            "pageshow" | "visibilitychange" if !document().hidden() => {
+                app.compare_user();
+                app.check();
+            }
+            // The person may have signed in elsewhere, by a link say.
+            "focus" if matches!(app.peek().session, Session::Out(_)) => app.check(),
+            "resize" if app.peek().drawer && !page::narrower_than(DRAWER_UP_TO) => app.state().drawer = false,
+            "keydown" if app.peek().drawer && page::is_escape(&event) => app.close_drawer(),
+            "dragover" | "drop" => files::dragged(&app, &event),
             "click" => {
                 page::copy_code(&event);
             }
             _ => {}
         });
-        for name in ["popstate", "online", "offline", "focus", "click"] {
+        let names =
+            ["popstate", "online", "offline", "storage", "pageshow", "focus", "resize", "keydown", "dragover", "drop", "click"];
+        for name in names {
             let _ = window().add_event_listener_with_callback(name, heard.as_ref().unchecked_ref());
         }
+        let _ = document().add_event_listener_with_callback("visibilitychange", heard.as_ref().unchecked_ref());
         heard.forget();
     }
 
@@ -298,11 +354,10 @@ impl App {
                 state.drawer = true;
                 state.focus_next = Some("#sidebar .menu");
             }
-            Action::CloseDrawer => self.state().drawer = false,
-            Action::SidebarKey => {
-                if key_of(event).is_some_and(|event| event.key() == "Escape") && self.peek().drawer {
-                    self.state().drawer = false;
-                }
+            Action::CloseDrawer => self.close_drawer(),
+            Action::Skip(target) => {
+                prevent(event);
+                page::focus(page::find(target));
             }
             Action::Follow(route) => {
                 if let Some(event) = event.filter(|event| page::plain_click(event)) {
@@ -334,7 +389,6 @@ impl App {
             Action::Delete(thread) => self.delete_thread(thread),
             Action::CloseDialog => close_dialog(),
             Action::DialogClosed => self.state().asking = None,
-            Action::KeepOpen => prevent(event),
             Action::ShowModal => {
                 if let Some(dialog) = element.dyn_ref::<HtmlDialogElement>() {
                     let _ = dialog.show_modal();
@@ -346,12 +400,7 @@ impl App {
                     input.select();
                 }
             }
-            Action::Fresh => {
-                let route = self.peek().open.as_ref().map(|open| open.route(None));
-                if let Some(route) = route {
-                    self.go(route);
-                }
-            }
+            Action::Fresh => self.start_fresh(),
             Action::ReloadThread
             | Action::Try(_)
             | Action::DismissTrouble
@@ -377,6 +426,19 @@ impl App {
             Action::FocusComposer => {
                 if !page::coarse_pointer() {
                     page::focus(Some(element.clone()));
+                }
+            }
+            Action::PickFiles => files::pick(),
+            Action::FilesPicked => files::picked(self, element),
+            Action::Pasted => {
+                if let Some(event) = event {
+                    files::pasted(self, event);
+                }
+            }
+            Action::RemoveFile(at) => files::remove(self, at),
+            Action::DismissFileTrouble => {
+                if let Some(open) = &mut self.state().open {
+                    open.file_trouble = None;
                 }
             }
             Action::Jump => {
@@ -412,7 +474,10 @@ impl App {
         let Some(handle) = self.handle() else { return };
         let answerable = |call: &str| conversation::is_answerable(&handle, call);
         match action {
-            Action::ReloadThread => handle.switch(handle.view().thread),
+            Action::ReloadThread => {
+                handle.switch(handle.view().thread);
+                self.refresh_threads();
+            }
             Action::Try(command) => {
                 handle.set_draft(command);
                 page::focus_composer();
@@ -451,9 +516,42 @@ impl App {
     }
 
     pub(super) fn go(&self, route: Route) {
-        self.state().drawer = false;
+        {
+            let mut state = self.state();
+            if std::mem::take(&mut state.drawer) {
+                // The focus was in what is hidden now.
+                state.focus_next = Some(if page::coarse_pointer() { MENU } else { "#composer" });
+            }
+        }
         put(&route, false);
         self.open(route);
+    }
+
+    fn close_drawer(&self) {
+        let mut state = self.state();
+        if std::mem::take(&mut state.drawer) {
+            state.focus_next = Some(MENU);
+        }
+    }
+
+    /// A new conversation with the same agent. What was written for one that is deleted goes along.
+    fn start_fresh(&self) {
+        let found = self.peek().open.as_ref().map(|open| (open.route(None), open.handle.view()));
+        let Some((route, view)) = found else { return };
+        self.go(route);
+        self.write(&view.draft, &view.attachments);
+    }
+
+    /// Puts a draft where there is none.
+    fn write(&self, draft: &str, attachments: &Rc<Vec<NewAttachment>>) {
+        let Some(handle) = self.handle() else { return };
+        let view = handle.view();
+        if view.draft.is_empty() && !draft.is_empty() {
+            handle.set_draft(draft);
+        }
+        if view.attachments.is_empty() && !attachments.is_empty() {
+            handle.set_attachments(attachments.to_vec());
+        }
     }
 
     /// As [`App::go`], without a step to go back to.
@@ -475,18 +573,19 @@ impl App {
             state.route = route.clone();
             state.opened += 1;
             match &route {
-                Route::Agent { project, agent, thread } => {
-                    state.find(project, agent).map(|(project, agent)| (state.opened, project.id.clone(), agent.clone(), *thread))
-                }
+                Route::Agent { project, agent, thread } => state
+                    .find(project, agent)
+                    .map(|(group, agent)| (state.opened, group.project.id.clone(), agent.clone(), group.may_execute(), *thread)),
                 _ => None,
             }
         };
-        let opened = found.map(|(number, project, agent, thread)| {
+        let client = self.0.client.borrow().as_ref().map(|connected| connected.client.clone());
+        let opened = found.zip(client).map(|((number, project, agent, may_send, thread), client)| {
             self.show_threads(&project, &agent.id);
-            let handle = self.0.client.open(project.clone(), agent.id.clone(), thread);
+            let handle = client.open(project.clone(), agent.id.clone(), thread);
             let app = self.clone();
             let subscription = handle.subscribe(move || app.schedule());
-            Conversation::new(number, project, agent, handle, subscription)
+            Conversation::new(number, project, agent, may_send, handle, subscription)
         });
         // The thread that is closed tells its subscribers so.
         let closed = std::mem::replace(&mut self.peek().open, opened);
@@ -499,12 +598,9 @@ impl App {
         let app = self.clone();
         spawn_local(async move {
             match api::me().await {
-                Ok(me) => {
-                    app.state().session = Session::In(me);
-                    app.hear();
-                    app.load_catalog().await;
-                }
+                Ok(me) => app.signed_in(me).await,
                 Err(failure) if api::is_signed_out(&failure) => {
+                    forget(USER);
                     app.state().session = Session::Out(expired.then_some(signin::LINK_USED_UP));
                 }
                 Err(failure) => app.state().session = Session::Failed(failure),
@@ -512,20 +608,158 @@ impl App {
         });
     }
 
-    /// Hears of changes in threads from now on.
-    fn hear(&self) {
-        self.0.pushed.get_or_init(|| {
-            let app = self.clone();
-            self.0.client.on_push(move |event| match event {
-                PushEvent::Connected => app.refresh_threads(),
-                PushEvent::AgentExecutionUpdated(update) => app.notified(update),
-                PushEvent::Ping => {}
-            })
+    /// Somebody is signed in: the page becomes theirs.
+    async fn signed_in(&self, me: Me) {
+        let (user, before) = {
+            let mut state = self.state();
+            let user = match &state.session {
+                Session::In(now) => Some(now.id),
+                _ => state.before.as_ref().map(|before| before.user),
+            };
+            if matches!(state.session, Session::In(_)) && user == Some(me.id) {
+                return;
+            }
+            (user, state.before.take())
+        };
+        if user.is_some_and(|user| user != me.id) {
+            // Nothing of the one before may stay.
+            self.signed_out();
+            page::start_over();
+            return;
+        }
+        keep(USER, &me.id.to_string());
+        self.connect(me.id);
+        self.state().session = Session::In(me);
+        self.load_catalog().await;
+        if let Some(before) = before.filter(|before| before.route == self.peek().route) {
+            self.write(&before.draft, &before.attachments);
+        }
+    }
+
+    /// The session is over: what belongs to it leaves the page at once, and what was typed waits for its writer.
+    pub(super) fn signed_out(&self) {
+        let (closed, user) = {
+            let mut state = self.state();
+            let Session::In(me) = &state.session else { return };
+            let user = me.id;
+            let open = state.open.take();
+            let (draft, attachments) = open
+                .as_ref()
+                .map(|open| open.handle.view())
+                .map_or_else(|| (Rc::from(""), Rc::default()), |view| (view.draft, view.attachments));
+            state.before = Some(Before { user, route: state.route.clone(), draft, attachments });
+            state.session = Session::Out(Some(signin::SESSION_OVER));
+            state.catalog = Catalog::Loading;
+            state.list.clear();
+            state.asking = None;
+            state.dialog_error = None;
+            state.signin_error = None;
+            state.signing_in = false;
+            state.signout_error = None;
+            state.drawer = false;
+            state.said = String::new();
+            state.link = Link::Up;
+            (open, user)
+        };
+        // Both tell subscribers, which look at the state.
+        drop(closed);
+        let connection = self.0.client.take();
+        drop(connection);
+        if kept(USER) == Some(user.to_string()) {
+            forget(USER);
+        }
+    }
+
+    /// Compares who this tab thinks is signed in with what the tabs of this browser last knew.
+    fn compare_user(&self) {
+        let user = match &self.peek().session {
+            Session::In(me) => Some(me.id.to_string()),
+            _ => None,
+        };
+        let known = kept(USER);
+        if known == user {
+            return;
+        }
+        if user.is_some() {
+            self.signed_out();
+        }
+        if known.is_some() {
+            self.check();
+        }
+    }
+
+    /// Asks again who is signed in, and follows.
+    pub(super) fn check(&self) {
+        if matches!(self.peek().session, Session::Checking) {
+            return;
+        }
+        let app = self.clone();
+        spawn_local(async move {
+            match api::me().await {
+                Ok(me) => app.signed_in(me).await,
+                Err(failure) if api::is_signed_out(&failure) => app.signed_out(),
+                Err(_) => {}
+            }
+        });
+    }
+
+    /// Hears of changes in the user's threads from now on.
+    fn connect(&self, user: UserId) {
+        let client = Client::new("");
+        client.set_user(user);
+        let (heard, lost) = (self.clone(), self.clone());
+        let subscriptions = [
+            client.on_push(move |event| {
+                if *event == PushEvent::Connected {
+                    heard.linked();
+                    heard.refresh_threads();
+                } else if let PushEvent::AgentExecutionUpdated(update) = event {
+                    heard.notified(update);
+                }
+            }),
+            client.on_push_lost(move || lost.link_lost()),
+        ];
+        self.0.client.replace(Some(Connected { client, _subscriptions: subscriptions }));
+    }
+
+    fn linked(&self) {
+        let mut state = self.state();
+        state.losses = 0;
+        state.link = Link::Up;
+    }
+
+    /// The connection for changes broke, or was refused; browsers do not say why, so this asks. A proxy that cuts streams is no news:
+    /// the connection comes back by itself.
+    fn link_lost(&self) {
+        self.peek().losses += 1;
+        let app = self.clone();
+        spawn_local(async move {
+            let found = match api::me().await {
+                Ok(_) => api::ready().await,
+                Err(failure) => Err(failure),
+            };
+            match found {
+                Err(failure) if api::is_signed_out(&failure) => app.signed_out(),
+                found => {
+                    let mut state = app.state();
+                    match found {
+                        // It stands again, or what is known says more.
+                        _ if state.losses == 0 || state.link == Link::Restarting => {}
+                        Err(failure) if failure.code() == Some(Code::ShuttingDown) => state.link = Link::Restarting,
+                        Ok(()) if state.losses == 1 => {}
+                        _ => state.link = Link::Lost,
+                    }
+                }
+            }
         });
     }
 
     async fn load_catalog(&self) {
-        match api::groups().await {
+        let groups = api::groups().await;
+        if !matches!(self.peek().session, Session::In(_)) {
+            return;
+        }
+        match groups {
             Ok(groups) => {
                 self.state().catalog = Catalog::Ready(groups);
                 let route = self.peek().route.clone();
@@ -535,7 +769,7 @@ impl App {
                     self.leave_home();
                 }
             }
-            Err(failure) if api::is_signed_out(&failure) => self.state().session = Session::Out(None),
+            Err(failure) if api::is_signed_out(&failure) => self.signed_out(),
             Err(failure) => self.state().catalog = Catalog::Failed(failure),
         }
     }
@@ -552,45 +786,37 @@ impl App {
         let app = self.clone();
         spawn_local(async move {
             match api::sign_out().await {
-                Ok(()) => {
-                    // Everything of this person leaves the screen, the memory and what this browser keeps.
-                    forget_drafts();
+                Err(failure) if !api::is_signed_out(&failure) => {
+                    app.state().signout_error = Some(format!("You are still signed in. {}", words::failure(&failure)));
+                }
+                _ => {
+                    // The other tabs hear of it. What this one shows and holds goes with its page; drafts wait for their writer.
+                    forget(USER);
                     page::start_over();
                 }
-                Err(failure) if api::is_signed_out(&failure) => page::start_over(),
-                Err(failure) => app.say(format!("Signing out failed. {failure}")),
-            }
-        });
-    }
-
-    /// The session ended here: whether someone is signed in by now.
-    pub(super) fn look_again(&self) {
-        let app = self.clone();
-        spawn_local(async move {
-            let Ok(me) = api::me().await else { return };
-            let same = matches!(&app.peek().session, Session::In(before) if before.name == me.name);
-            if !same {
-                // Someone else: nothing of the one before may stay.
-                page::start_over();
-                return;
-            }
-            app.state().session_lost = false;
-            app.refresh_threads();
-            // What was missed is read.
-            if let Some(handle) = app.handle() {
-                handle.signed_in();
             }
         });
     }
 }
 
 impl State {
-    /// The project and agent of those ids, where the person may use them.
-    pub(super) fn find(&self, project: &Slug, agent: &Slug) -> Option<(&Project, &Agent)> {
+    /// Whether somebody was signed in here, and is not any more.
+    pub(super) fn was_signed_in(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// The agent of those ids, where the person may use it, and the group that it is of.
+    pub(super) fn find(&self, project: &Slug, agent: &Slug) -> Option<(&Group, &Agent)> {
         let Catalog::Ready(groups) = &self.catalog else { return None };
         let group = groups.iter().find(|group| group.project.id == *project)?;
         let agent = group.agents.iter().find(|candidate| candidate.id == *agent)?;
-        Some((&group.project, agent))
+        Some((group, agent))
+    }
+
+    /// Whether the person may send and change anything at the open agent.
+    pub(super) fn may_execute(&self) -> bool {
+        let Route::Agent { project, agent, .. } = &self.route else { return false };
+        self.find(project, agent).is_some_and(|(group, _)| group.may_execute())
     }
 
     /// The thread that the address names.
@@ -601,9 +827,9 @@ impl State {
         }
     }
 
-    /// The title of the thread that the address names, where the list has it.
+    /// The title of the thread that the address names: as the list has it, or had it.
     pub(super) fn title(&self) -> Option<&str> {
-        self.list.title(self.thread()?)
+        self.list.title(self.thread()?).or_else(|| self.open.as_ref()?.title.as_deref())
     }
 
     fn usual(&self) -> Option<Route> {
@@ -618,6 +844,9 @@ impl State {
         [first, second].into_iter().chain(routes).find(|route| last.as_ref() == Some(&route.path()))
     }
 }
+
+/// The button that opens the drawer.
+const MENU: &str = "main .menu";
 
 fn put(route: &Route, replace: bool) {
     let Ok(history) = window().history() else { return };

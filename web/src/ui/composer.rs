@@ -2,13 +2,14 @@
 
 use std::rc::Rc;
 
-use turnfast_client_core::thread::{SendBlocked, Stop, View};
+use turnfast_client_core::thread::{SendBlocked, Stop};
 use wasm_bindgen::JsCast;
 use web_sys::{Element, HtmlTextAreaElement, KeyboardEvent};
 
 use super::{
     app::{Action, App, Draft},
-    icon,
+    conversation::Conversation,
+    files, icon,
     node::element,
     page,
 };
@@ -18,7 +19,8 @@ use crate::words;
 const MAX_LINES: usize = 10;
 
 /// The message box with Send and Stop. The draft is the machine's: it keeps it until the message is accepted.
-pub(super) fn view(view: &View) -> [Draft; 2] {
+pub(super) fn view(open: &Conversation) -> [Draft; 2] {
+    let view = &open.view;
     let usable = view.stop == Stop::Usable;
     let area = element(
         "textarea",
@@ -27,12 +29,14 @@ pub(super) fn view(view: &View) -> [Draft; 2] {
             ("data-testid", "composer"),
             ("placeholder", "Write a message"),
             ("enterkeyhint", "send"),
+            ("dir", "auto"),
             ("aria-describedby", "composer-why composer-keys"),
         ],
     )
     .set("rows", count_lines(&view.draft).to_string())
     .on("input", Action::Typed)
     .on("keydown", Action::ComposerKey)
+    .on("paste", Action::Pasted)
     .on("compositionstart", Action::Composing(true))
     .on("compositionend", Action::Composing(false))
     .mounted(Action::FocusComposer);
@@ -56,14 +60,21 @@ pub(super) fn view(view: &View) -> [Draft; 2] {
     )
     .flag("aria-disabled", view.send_blocked.is_some())
     .with(icon::send());
-    let form = element("form", &[("class", "composer")])
-        .on("submit", Action::Submit)
+    let row = element("div", &[("class", "composer-row")])
         .with(element("label", &[("class", "said"), ("for", "composer")]).text("Message"))
+        .children(files::button(open).into_iter().flatten().map(Draft::done).collect())
         .with(area)
         .with_some(stop)
         .with(send);
-    let why = view.send_blocked.and_then(words::send_blocked);
+    let form = element("form", &[("class", "composer")])
+        .on("submit", Action::Submit)
+        .with_some(files::chosen(&view.attachments))
+        .with(row);
+    // What was sent without a network did not arrive, and the note says so.
+    let known = view.send_blocked.filter(|why| *why != SendBlocked::Checking || !open.sent_offline);
+    let why = known.and_then(words::send_blocked);
     let why = why.or_else(|| (!view.draft_kept).then_some("This browser keeps no drafts: a reload loses what is not sent."));
+    let why = why.or_else(|| (!view.attachments.is_empty()).then_some("Files are not kept when you leave before sending."));
     let under = element("p", &[("class", "under")])
         .with(
             element("span", &[("id", "composer-why"), ("data-testid", "send-blocked")])
@@ -103,6 +114,10 @@ pub(super) fn send(app: &App) {
     if let Some(handle) = app.handle() {
         // The newest state counts, not the one of the last frame.
         if handle.view().can_send() {
+            if let Some(open) = &mut app.peek().open {
+                open.sent_offline = !page::window().navigator().on_line();
+                open.file_trouble = None;
+            }
             handle.send();
         }
     }

@@ -5,24 +5,24 @@ use std::rc::Rc;
 use gloo_timers::callback::Timeout;
 use turnfast_client_core::{
     browser::{Subscription, ThreadHandle},
-    thread::{Interaction, InteractionState, Load, Running, Stop, Trouble, View, Warning},
+    thread::{Attempt, Interaction, InteractionState, Load, Running, Stop, View, Warning},
 };
 use turnfast_shared::{
     Code, Message, Role,
-    api::Agent,
+    api::{Agent, AttachmentLimits},
     ids::{MessageId, RunId, Slug, ThreadId},
 };
 use wasm_bindgen::{JsCast, closure::Closure};
 use web_sys::{Element, ResizeObserver};
 
 use super::{
-    app::{Action, App, Child, Draft, State},
+    app::{Action, App, Child, Draft, Link, State},
     composer, icon,
-    message::Row,
+    message::{Row, SentFile},
     node::{Key, element},
     page, shell, sidebar,
 };
-use crate::{route::Route, words};
+use crate::{files, route::Route, words};
 
 /// How near to the end a reader counts as following it, in CSS pixels.
 const FOLLOWS_WITHIN: i32 = 80;
@@ -49,9 +49,13 @@ pub(super) enum Folding {
 
 /// An open thread.
 pub(super) struct Conversation {
-    number: usize,
+    pub(super) number: usize,
     project: Slug,
     agent: Agent,
+    /// Whether the person may send and answer, beside reading.
+    pub(super) may_send: bool,
+    /// Its title, as the list had it last.
+    pub(super) title: Option<String>,
     pub(super) handle: ThreadHandle,
     _subscription: Subscription,
     /// What is shown.
@@ -65,6 +69,12 @@ pub(super) struct Conversation {
     /// Whether the reader is at the end, and wants to stay there.
     pub(super) follows: bool,
     last_sent: Option<MessageId>,
+    /// The files of the message that was sent last, until the record shows them.
+    sent: Option<(MessageId, Vec<SentFile>)>,
+    /// Why files were not added.
+    pub(super) file_trouble: Option<String>,
+    /// Whether there was no network when the last message was to be sent.
+    pub(super) sent_offline: bool,
     /// Whether an input method is at work in the message box.
     pub(super) composing: bool,
     /// The draft that was put into the message box last.
@@ -91,12 +101,21 @@ impl Drop for Watched {
 }
 
 impl Conversation {
-    pub(super) fn new(number: usize, project: Slug, agent: Agent, handle: ThreadHandle, subscription: Subscription) -> Self {
+    pub(super) fn new(
+        number: usize,
+        project: Slug,
+        agent: Agent,
+        may_send: bool,
+        handle: ThreadHandle,
+        subscription: Subscription,
+    ) -> Self {
         let view = handle.view();
         let mut this = Self {
             number,
             project,
             agent,
+            may_send,
+            title: None,
             handle,
             _subscription: subscription,
             view,
@@ -106,6 +125,9 @@ impl Conversation {
             unfolded: Vec::new(),
             follows: true,
             last_sent: None,
+            sent: None,
+            file_trouble: None,
+            sent_offline: false,
             composing: false,
             draft_shown: None,
             watched: None,
@@ -118,6 +140,17 @@ impl Conversation {
     /// The address of this agent with a thread.
     pub(super) fn route(&self, thread: Option<ThreadId>) -> Route {
         Route::Agent { project: self.project.clone(), agent: self.agent.id.clone(), thread }
+    }
+
+    /// What files may go with a message; `None`: none.
+    pub(super) fn takes_files(&self) -> Option<AttachmentLimits> {
+        self.agent.attachments.filter(|_| self.may_send)
+    }
+
+    /// Whether the thread was there, and is not any more.
+    pub(super) fn is_gone(&self) -> bool {
+        let code = self.view.read_failure.as_ref().and_then(turnfast_client_core::thread::Failure::code);
+        self.view.load == Load::Loaded && code == Some(Code::NotFound)
     }
 
     /// Takes what the machine shows now; only what changed is looked at. Returns what was shown before.
@@ -145,6 +178,10 @@ impl Conversation {
             // What the person sent is what they want to see next.
             self.last_sent = newest;
             self.follows = true;
+            if self.view.attachments.is_empty() && !old.attachments.is_empty() {
+                self.sent = newest.map(|id| (id, old.attachments.iter().map(SentFile::of).collect()));
+                newest.into_iter().for_each(|id| self.outdate(id));
+            }
         }
         old
     }
@@ -241,6 +278,8 @@ impl Conversation {
                 agent: &self.agent.id,
                 interactions: self.view.interactions.iter().filter(|one| one.suspension.run_id == run).collect(),
                 unfolded: &self.unfolded,
+                may_answer: self.may_send,
+                sent: self.sent.as_ref().filter(|(id, _)| *id == shown.message.id).map_or(&[], |(_, files)| files),
             };
             let view = row.view();
             shown.view = Some(Child::clone(&view));
@@ -264,8 +303,17 @@ impl App {
             let adopted = new.thread.filter(|_| old.thread.is_none()).map(|thread| open.route(Some(thread)));
             let (said, ended) = news(&old, new);
             let reveal = (hidden.is_none() && open.hidden > Some(0)).then_some(open.number);
-            let lost = new.signed_out && !old.signed_out;
-            state.session_lost |= lost;
+            let signed_out = new.signed_out;
+            if let Some(title) = state.thread().and_then(|thread| state.list.title(thread)).map(str::to_owned)
+                && let Some(open) = &mut state.open
+            {
+                open.title = Some(title);
+            }
+            if signed_out {
+                drop(state);
+                self.signed_out();
+                return;
+            }
             (said, ended, adopted, reveal)
         };
         if let Some(said) = said {
@@ -305,6 +353,9 @@ impl App {
 /// What screen readers are told, which is a turn's beginning and end and not every word between; and whether a turn has ended.
 fn news(old: &View, new: &View) -> (Option<&'static str>, bool) {
     let waits = "The agent waits for your answer.";
+    if new.read_failure.is_some() && old.catching_up && !new.catching_up {
+        return (Some("This conversation is not up to date."), false);
+    }
     match (old.running.is_some(), new.running.is_some()) {
         (false, true) if new.load == Load::Loaded || new.load == Load::New => (Some("The agent is replying."), false),
         (true, false) => {
@@ -351,21 +402,55 @@ pub(super) fn follow_end(app: &App, content: &Element) {
 pub(super) fn view(state: &mut State) -> Draft {
     let title = state.title().unwrap_or("New conversation").to_owned();
     let menu = shell::menu_button(state);
-    let online = state.online;
+    let (online, link) = (state.online, state.link);
     let Some(open) = &mut state.open else { return element("main", &[]) };
     let bar = element("header", &[("class", "bar")]).with(menu).with(
         element("div", &[("class", "bar-title")])
-            .with(element("h1", &[]).text(title))
-            .with(element("p", &[]).text(open.agent.name.clone())),
+            .with(element("h1", &[("dir", "auto")]).text(title))
+            .with(element("p", &[("dir", "auto")]).text(open.agent.name.clone())),
     );
-    let [form, under] = composer::view(&open.view);
-    let foot = element("footer", &[("class", "foot")]).with(status_line(&open.view, online)).with(form).with(under);
-    element("main", &[("class", "conversation"), ("id", "main")])
+    let foot = element("footer", &[("class", "foot")]).with(status_line(open, online, link)).children(foot(open));
+    element("main", &[("class", "conversation"), ("id", "main"), ("tabindex", "-1")])
         .key(Key::Number(open.number))
         .with(bar)
         .with(scroll(open))
         .with(jump(open))
         .with(foot)
+}
+
+/// What is always in sight: what went wrong, and where to write or why not.
+fn foot(open: &Conversation) -> Vec<Child> {
+    let view = &open.view;
+    let note = |words: String, dismiss: Action, test_id: &'static str| {
+        element("div", &[("class", "note bad"), ("role", "alert")])
+            .key(Key::Name(test_id))
+            .set("data-testid", test_id)
+            .with(element("p", &[]).text(words))
+            .with(element("button", &[("type", "button"), ("class", "quiet")]).on("click", dismiss).text("Dismiss"))
+            .done()
+    };
+    // That the live stream broke is a state, and the line above says it.
+    let trouble = view.trouble.as_ref().filter(|trouble| trouble.attempt != Attempt::Stream).map(|trouble| {
+        let checking = view.send_blocked == Some(turnfast_client_core::thread::SendBlocked::Checking);
+        note(words::trouble(trouble, checking, open.sent_offline), Action::DismissTrouble, "trouble")
+    });
+    let files = open.file_trouble.clone().map(|trouble| note(trouble, Action::DismissFileTrouble, "file-trouble"));
+    let mut children: Vec<_> = trouble.into_iter().chain(files).collect();
+    if open.is_gone() {
+        let gone = element("div", &[("class", "note bad"), ("role", "alert"), ("data-testid", "gone")])
+            .key(Key::Name("gone"))
+            .with(element("p", &[]).text("This conversation was deleted. What is shown here goes when you leave it."))
+            .with(element("button", &[("type", "button")]).on("click", Action::Fresh).text("Start a new one"));
+        children.push(gone.done());
+    } else if !open.may_send {
+        let reader = element("p", &[("class", "note"), ("data-testid", "reader")])
+            .key(Key::Name("reader"))
+            .text("You can read here, but not send. Whoever runs this server can let you.");
+        children.push(reader.done());
+    } else if view.load != Load::NotFound {
+        children.extend(composer::view(open).map(Draft::done));
+    }
+    children
 }
 
 /// The messages. Follows the end until the reader scrolls away from it.
@@ -411,16 +496,16 @@ fn in_place_of_messages(open: &Conversation) -> Option<Draft> {
             element("section", &[("class", "notice"), ("data-testid", "load-failed")])
                 .key(Key::Name("load-failed"))
                 .with(element("h2", &[]).text("The conversation could not be loaded"))
-                .with(element("p", &[("role", "alert")]).text(failure.to_string()))
+                .with(element("p", &[("role", "alert")]).text(words::failure(failure)))
                 .with(element("button", &[("class", "primary")]).on("click", Action::ReloadThread).text("Try again")),
         ),
-        (Load::New | Load::Loaded, true) => Some(welcome(&open.agent)),
+        (Load::New | Load::Loaded, true) => Some(welcome(open)),
         _ => None,
     }
 }
 
 /// What stands where there are no messages yet.
-fn welcome(agent: &Agent) -> Draft {
+fn welcome(open: &Conversation) -> Draft {
     const TRIES: [(&str, &str); 6] = [
         ("/slow 60", "A slow reply. Close the tab midway and come back."),
         ("/think", "Reason first, then reply."),
@@ -429,6 +514,14 @@ fn welcome(agent: &Agent) -> Draft {
         ("/ask", "Ask you a question."),
         ("/delegate 40", "Let another agent do the work."),
     ];
+    let agent = &open.agent;
+    if !open.may_send {
+        let section = element("section", &[("class", "welcome")]).key(Key::Name("welcome"));
+        return section
+            .with(element("h2", &[("dir", "auto")]).text(agent.name.clone()))
+            .with(element("p", &[]).text("There is nothing to read yet."));
+    }
+    let files = open.takes_files().map(|_| element("p", &[]).text(["You can send it ", files::KINDS, "."].concat()));
     let tries = (agent.engine == "demo").then(|| {
         let tries = TRIES.into_iter().map(|(command, what)| {
             let button = element("button", &[])
@@ -441,65 +534,80 @@ fn welcome(agent: &Agent) -> Draft {
     });
     element("section", &[("class", "welcome")])
         .key(Key::Name("welcome"))
-        .with(element("h2", &[]).text(format!("What should {} do?", agent.name)))
+        .with(element("h2", &[("dir", "auto")]).text(format!("What should {} do?", agent.name)))
         .with(element("p", &[]).text("A reply goes on when you close this tab. Come back, and it is here."))
+        .with_some(files.filter(|_| tries.is_none()))
         .with_some(tries)
 }
 
-/// What went wrong, and what the turn warned of.
+/// What the turn warned of.
 fn notes(view: &View) -> Vec<Child> {
-    let mut notes: Vec<Child> = view
-        .warnings
-        .iter()
-        .map(|Warning { message, .. }| {
-            element("p", &[("class", "note warning")]).with(element("strong", &[]).text("Note. ")).text(message.clone()).done()
-        })
-        .collect();
-    notes.extend(view.trouble.as_ref().map(|trouble| {
-        element("div", &[("class", "note bad"), ("role", "alert"), ("data-testid", "trouble")])
-            .key(Key::Name("trouble"))
-            .with(element("p", &[]).text(worded(trouble)))
-            .with(element("button", &[("class", "quiet")]).on("click", Action::DismissTrouble).text("Dismiss"))
-            .done()
-    }));
-    notes
-}
-
-fn worded(trouble: &Trouble) -> String {
-    match trouble.code() {
-        Some(Code::AgentsDisabled) => {
-            "Agents are switched off on this server. What you typed is kept in the box below.".to_owned()
-        }
-        _ => trouble.to_string(),
-    }
+    let note = |Warning { message, .. }: &Warning| {
+        element("p", &[("class", "note warning")]).with(element("strong", &[]).text("Note. ")).text(message.clone()).done()
+    };
+    view.warnings.iter().map(note).collect()
 }
 
 /// How things stand, in one line of words.
-fn status_line(view: &View, online: bool) -> Draft {
-    let (state, words) = status(view, online);
+fn status_line(open: &Conversation, online: bool, link: Link) -> Draft {
+    let Status { state, words, again } = status(open, online, link);
+    let again = again.then(|| {
+        element("button", &[("type", "button"), ("class", "quiet"), ("data-testid", "again")])
+            .on("click", Action::ReloadThread)
+            .text("Try again")
+    });
     element("p", &[("class", "status"), ("data-testid", "status")])
         .set("data-state", state)
         .with(element("span", &[("class", "dot"), ("aria-hidden", "true")]))
         .with(element("span", &[]).text(words))
+        .with_some(again)
 }
 
-fn status(view: &View, online: bool) -> (&'static str, String) {
-    if view.signed_out {
-        return ("signed-out", "You are signed out.".to_owned());
+struct Status {
+    state: &'static str,
+    words: String,
+    /// Whether nothing happens until the person, or the network, gives occasion.
+    again: bool,
+}
+
+fn status(open: &Conversation, online: bool, link: Link) -> Status {
+    let view = &open.view;
+    let say = |state, words: &str| Status { state, words: words.to_owned(), again: false };
+    if open.is_gone() || matches!(view.load, Load::NotFound) {
+        return say("idle", "");
     }
     if !online {
-        return ("offline", "You are offline. Turns go on at the server; this page catches up when you are back.".to_owned());
+        return say("offline", "You are offline. A turn does not need this page; it catches up when you are back.");
     }
-    if let Some(failure) = &view.read_failure {
-        return ("reconnecting", format!("Reconnecting… {failure} What you see is what was last loaded."));
+    let waits = view.read_failure.is_some() && !view.catching_up;
+    let again = |state, words: &str| Status { again: waits, ..say(state, words) };
+    match link {
+        Link::Restarting => return again("reconnecting", "The server is restarting. This page catches up when it is back."),
+        Link::Lost => return again("reconnecting", words::CONNECTION_LOST),
+        Link::Up => {}
+    }
+    match (&view.read_failure, &view.load) {
+        // The page itself says so.
+        (Some(_), Load::Failed(_)) => return say("idle", ""),
+        (Some(_), Load::Loading) => return say("reconnecting", "Not loaded yet. Trying again…"),
+        (Some(failure), _) if view.catching_up => {
+            return say("reconnecting", &["Reconnecting… ", &words::failure(failure)].concat());
+        }
+        (Some(failure), _) => {
+            return again("reconnecting", &["Not up to date. ", &words::failure(failure)].concat());
+        }
+        (None, _) => {}
+    }
+    if view.trouble.as_ref().is_some_and(|trouble| trouble.attempt == Attempt::Stream) {
+        return say("reconnecting", words::CONNECTION_LOST);
     }
     if let Some(words) = words::running(view.running, view.stop) {
-        return (running_state(view.stop, view.running), words.to_owned());
+        return say(running_state(view.stop, view.running), words);
     }
     match view.interactions.len() {
-        0 => ("idle", String::new()),
-        1 => ("suspended", "Waiting for your answer above.".to_owned()),
-        more => ("suspended", format!("Waiting for {more} answers above.")),
+        0 => say("idle", ""),
+        1 => say("suspended", "Waiting for your answer above."),
+        more => say("suspended", &format!("Waiting for {more} answers above.")),
     }
 }
 

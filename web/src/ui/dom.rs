@@ -33,6 +33,12 @@ impl Rendered {
     /// Shows `blocks`, which are the same as before up to `from`.
     pub fn show(&mut self, blocks: &[Node], from: usize) {
         patch_all(&self.document, &self.host, &self.shown[from..], &blocks[from..], &mut self.mounted, from);
+        // Each block runs as its own text does, and what is in it with it: a list or a quote as a whole.
+        for block in self.mounted.iter().skip(from) {
+            if let Some(element) = block.node.dyn_ref::<Element>().filter(|element| !element.has_attribute("dir")) {
+                let _ = element.set_attribute("dir", "auto");
+            }
+        }
         self.shown.truncate(from);
         self.shown.extend_from_slice(&blocks[from..]);
     }
@@ -139,7 +145,7 @@ fn shell(document: &Document, tag: &Tag) -> (Element, Element) {
             one(mark)
         }
         Tag::CodeBlock { language } => {
-            let outer = with(document, "div", &[("class", "code")]);
+            let outer = with(document, "div", &[("class", "code"), ("dir", "ltr")]);
             let head = with(document, "div", &[("class", "code-head")]);
             let name = create(document, "span");
             name.set_text_content(Some(language));

@@ -50,6 +50,13 @@ pub(super) fn stop() -> Draft {
     icon(&[("d", "M6 6h8v8H6z")])
 }
 
+pub(super) fn clip() -> Draft {
+    icon(&[(
+        "d",
+        "M15.5 9.2l-5.9 5.9a3.6 3.6 0 0 1-5.1-5.1l6.4-6.4a2.4 2.4 0 0 1 3.4 3.4l-6.2 6.2a1.2 1.2 0 0 1-1.7-1.7l5.6-5.6",
+    )])
+}
+
 pub(super) fn down() -> Draft {
     icon(&[("d", "M10 4v11.5M5 11l5 5 5-5")])
 }

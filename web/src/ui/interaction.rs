@@ -12,11 +12,11 @@ use super::{
     tool::pretty,
 };
 
-/// The form of an open interaction.
-pub(super) fn form(interaction: &Interaction) -> Draft {
+/// The form of an open interaction. Who may not answer sees what is asked.
+pub(super) fn form(interaction: &Interaction, may_answer: bool) -> Draft {
     let suspension = &interaction.suspension;
     let call: Rc<str> = suspension.tool_call_id.as_str().into();
-    let usable = interaction.state == InteractionState::Answerable;
+    let usable = may_answer && interaction.state == InteractionState::Answerable;
     let form = match &suspension.suspend_payload {
         Some(SuspendPayload::Question { question, options, free_text }) => {
             let options = options.as_deref().unwrap_or_default();
@@ -26,10 +26,13 @@ pub(super) fn form(interaction: &Interaction) -> Draft {
         Some(SuspendPayload::Approval { tool_name, input }) => approval(&call, tool_name, input, usable),
         None => approval(&call, &suspension.tool_name, &suspension.input, usable),
     };
-    element("div", &[("class", "ask"), ("data-testid", "interaction")])
-        .key(Key::Name("ask"))
-        .with(form)
-        .with(element("p", &[("class", "hint"), ("role", "status")]).text(words(interaction.state)))
+    element("div", &[("class", "ask"), ("data-testid", "interaction")]).key(Key::Name("ask")).with(form).with(
+        element("p", &[("class", "hint"), ("role", "status")]).text(if may_answer {
+            words(interaction.state)
+        } else {
+            "You can read here, but not answer."
+        }),
+    )
 }
 
 fn words(state: InteractionState) -> &'static str {
@@ -68,13 +71,16 @@ fn approval(call: &Rc<str>, tool: &str, input: &Value, usable: bool) -> Draft {
 
 fn ask(call: &Rc<str>, question: &str, options: &[String], free: bool, usable: bool) -> Draft {
     let options = options.iter().map(|option| {
-        button(&[("type", "button"), ("data-testid", "option")], usable)
+        button(&[("type", "button"), ("data-testid", "option"), ("dir", "auto")], usable)
             .on("click", Action::Choose { call: Rc::clone(call), answer: option.clone() })
             .text(option.clone())
             .done()
     });
     let free = free.then(|| {
-        let input = element("input", &[("type", "text"), ("placeholder", "Your answer"), ("data-testid", "answer-text")]);
+        let input = element(
+            "input",
+            &[("type", "text"), ("placeholder", "Your answer"), ("data-testid", "answer-text"), ("dir", "auto")],
+        );
         element("form", &[("class", "free")])
             .on("submit", Action::Answer { call: Rc::clone(call) })
             .with(
@@ -85,7 +91,7 @@ fn ask(call: &Rc<str>, question: &str, options: &[String], free: bool, usable: b
             .with(button(&[("type", "submit"), ("class", "primary"), ("data-testid", "answer-send")], usable).text("Answer"))
     });
     element("fieldset", &[])
-        .with(element("legend", &[]).text(question.to_owned()))
+        .with(element("legend", &[("dir", "auto")]).text(question.to_owned()))
         .with(element("div", &[("class", "options")]).children(options.collect()))
         .with_some(free)
 }

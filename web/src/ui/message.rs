@@ -3,7 +3,11 @@
 use std::rc::Rc;
 
 use turnfast_client_core::thread::Interaction;
-use turnfast_shared::{ExecutionStatus, Message, Part, Role, ids::Slug};
+use turnfast_shared::{
+    ExecutionStatus, Message, Part, Role,
+    api::{AttachmentId, NewAttachment},
+    ids::Slug,
+};
 
 use super::{
     app::{Action, Child, Draft},
@@ -13,7 +17,7 @@ use super::{
     tool,
 };
 use crate::{
-    api,
+    api, files,
     words::{self, Tone},
 };
 
@@ -27,6 +31,27 @@ pub(super) struct Row<'a> {
     pub(super) interactions: Vec<&'a Interaction>,
     /// What is unfolded, of any message.
     pub(super) unfolded: &'a [Fold],
+    /// Whether the person may answer what is asked.
+    pub(super) may_answer: bool,
+    /// Files that went with it and that it does not show yet.
+    pub(super) sent: &'a [SentFile],
+}
+
+/// A file that was sent, and that the record does not show yet.
+pub(super) struct SentFile {
+    name: String,
+    about: String,
+}
+
+impl SentFile {
+    pub(super) fn of(file: &NewAttachment) -> Self {
+        Self { name: file.name.clone(), about: about(&file.media_type, files::size(file)) }
+    }
+}
+
+/// What a file is, in words.
+fn about(media_type: &str, size: u64) -> String {
+    format!("{media_type}, {}", words::size(size))
 }
 
 impl Row<'_> {
@@ -52,21 +77,16 @@ impl Row<'_> {
         let user = message.role == Role::User;
         let (speaker, test_id) = if user { ("You", "message-user") } else { (self.agent_name, "message-assistant") };
         let running = self.is_running();
-        let parts = message.content.iter().enumerate().map(|(index, part)| match part {
-            Part::Text { text } if user => element("p", &[("class", "bubble")]).key(Key::Number(index)).text(text.clone()).done(),
-            Part::Text { .. } => self.prose(index),
-            Part::Reasoning { start_time, end_time, .. } => self.reasoning(index, *start_time, *end_time).done(),
-            Part::File { id, name, media_type, size } => {
-                let about = format!("{media_type}, {}", words::size(*size));
-                element("a", &[("class", "file"), ("target", "_blank"), ("rel", "noopener noreferrer")])
-                    .key(Key::Number(index))
-                    .set("href", api::attachment_path(self.project, self.agent, *id))
-                    .with(element("strong", &[]).text(name.clone()))
-                    .with(element("span", &[]).text(about))
+        let mut parts: Vec<_> =
+            message.content.iter().enumerate().filter_map(|(index, part)| self.part(index, part, user)).collect();
+        if !message.content.iter().any(|part| matches!(part, Part::File { .. })) {
+            parts.extend(self.sent.iter().map(|file| {
+                element("div", &[("class", "file"), ("data-testid", "file")])
+                    .with(element("strong", &[("dir", "auto")]).text(file.name.clone()))
+                    .with(element("span", &[]).text(file.about.clone()))
                     .done()
-            }
-            Part::ToolCall(call) => tool::card(self, index, call).done(),
-        });
+            }));
+        }
         let thinking = (running && message.content.is_empty())
             .then(|| element("p", &[("class", "thinking")]).key(Key::Name("thinking")).text("Working on it…"));
         let outcome = words::outcome(message).map(|(tone, text)| {
@@ -76,7 +96,7 @@ impl Row<'_> {
             .set("aria-label", speaker.to_owned())
             .maybe("aria-busy", running.then_some("true"))
             .with(element("h2", &[]).maybe("class", user.then_some("said")).text(speaker.to_owned()))
-            .children(parts.collect())
+            .children(parts)
             .with_some(thinking)
             .with_some(outcome)
             .with_some((!user).then(|| self.meta()));
@@ -88,6 +108,34 @@ impl Row<'_> {
             .maybe("data-status", message.execution_status.map(ExecutionStatus::as_str))
             .with(article)
             .done()
+    }
+
+    fn part(&self, index: usize, part: &Part, user: bool) -> Option<Child> {
+        Some(match part {
+            // Only files were sent.
+            Part::Text { text } if user && text.is_empty() => return None,
+            Part::Text { text } if user => {
+                element("p", &[("class", "bubble"), ("dir", "auto")]).key(Key::Number(index)).text(text.clone()).done()
+            }
+            Part::Text { .. } => self.prose(index),
+            Part::Reasoning { start_time, end_time, .. } => self.reasoning(index, *start_time, *end_time).done(),
+            Part::File { id, name, media_type, size } => self.file(index, *id, name, media_type, *size).done(),
+            Part::ToolCall(call) => tool::card(self, index, call).done(),
+        })
+    }
+
+    /// A picture as itself, anything else as a link to it.
+    fn file(&self, index: usize, id: AttachmentId, name: &str, media_type: &str, size: u64) -> Draft {
+        let path = api::attachment_path(self.project, self.agent, id);
+        let link = element("a", &[("data-testid", "file")]).key(Key::Number(index)).set("href", path.clone());
+        if media_type.starts_with("image/") {
+            let picture = element("img", &[("loading", "lazy")]).set("src", path).set("alt", name.to_owned());
+            return link.set("class", "picture").set("target", "_blank").set("rel", "noopener noreferrer").with(picture);
+        }
+        link.set("class", "file")
+            .set("download", name.to_owned())
+            .with(element("strong", &[("dir", "auto")]).text(name.to_owned()))
+            .with(element("span", &[]).text(about(media_type, size)))
     }
 
     fn meta(&self) -> Draft {

@@ -58,6 +58,22 @@ pub(super) fn keep(key: &str, value: &str) {
     }
 }
 
+pub(super) fn forget(key: &str) {
+    if let Ok(Some(storage)) = window().local_storage() {
+        let _ = storage.remove_item(key);
+    }
+}
+
+/// Whether the page is at most this wide, in CSS pixels.
+pub(super) fn narrower_than(width: f64) -> bool {
+    window().inner_width().ok().and_then(|inner| inner.as_f64()).is_some_and(|inner| inner <= width)
+}
+
+/// Whether the event is of the Escape key, and does nothing else.
+pub(super) fn is_escape(event: &web_sys::Event) -> bool {
+    event.dyn_ref::<web_sys::KeyboardEvent>().is_some_and(|event| event.key() == "Escape" && !event.is_composing())
+}
+
 pub(super) fn now() -> turnfast_shared::Millis {
     js_sys::Date::now() as turnfast_shared::Millis
 }

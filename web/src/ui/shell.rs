@@ -9,13 +9,17 @@ use super::{
     node::{Fixed, Key, element},
     sidebar, signin,
 };
-use crate::{api::Group, route::Route};
+use crate::{api::Group, route::Route, words};
 
-const NOTICE: Fixed = &[("class", "notice"), ("id", "main")];
+const NOTICE: Fixed = &[("class", "notice"), ("id", "main"), ("tabindex", "-1")];
 
 /// Everything.
 pub(super) fn page(state: &mut State) -> Vec<Child> {
-    let skip = element("a", &[("class", "skip"), ("href", "#composer")]).text("Skip to the message box");
+    let skip = match (&state.session, &state.open) {
+        (Session::In(_), Some(open)) if open.may_send => Some(skip("#composer", "Skip to the message box")),
+        (Session::In(_), _) => Some(skip("#main", "Skip to the content")),
+        _ => None,
+    };
     let said = element("div", &[("class", "said"), ("role", "status"), ("aria-live", "polite"), ("data-testid", "announcer")])
         .text(state.said.clone());
     let content = match &state.session {
@@ -26,7 +30,11 @@ pub(super) fn page(state: &mut State) -> Vec<Child> {
         Session::Failed(failure) => unreachable(failure).done(),
         Session::In(_) => shell(state).done(),
     };
-    vec![skip.done(), said.done(), content]
+    skip.into_iter().chain([said]).map(Draft::done).chain([content]).collect()
+}
+
+fn skip(target: &'static str, words: &'static str) -> Draft {
+    element("a", &[("class", "skip")]).set("href", target).on("click", Action::Skip(target)).text(words)
 }
 
 /// What the tab says.
@@ -45,8 +53,8 @@ fn unreachable(failure: &Failure) -> Draft {
     element("main", NOTICE)
         .key(Key::Name("unreachable"))
         .with(element("h1", &[]).text("Turnfast cannot be reached"))
-        .with(element("p", &[("role", "alert")]).text(failure.to_string()))
-        .with(element("p", &[]).text("Turns that were running go on without this page."))
+        .with(element("p", &[("role", "alert")]).text(words::failure(failure)))
+        .with(element("p", &[]).text("Turns do not need this page."))
         .with(again(Action::Recheck))
 }
 
@@ -81,8 +89,8 @@ fn shell(state: &mut State) -> Draft {
         .child(sidebar)
         .with_some(state.asking.as_ref().map(|asking| sidebar::dialog(asking, state.dialog_error.as_deref())))
         .with(element("div", &[("class", "scrim")]).on("click", Action::CloseDrawer))
-        .with(main)
-        .with_some(state.session_lost.then(|| signin::dialog(state)))
+        // Under the drawer nothing is to be reached.
+        .with(main.maybe("inert", state.drawer.then_some("")))
 }
 
 fn catalog_failed(state: &State, failure: &Failure) -> Draft {
@@ -92,7 +100,7 @@ fn catalog_failed(state: &State, failure: &Failure) -> Draft {
             "Whoever runs this server has switched the Agents feature off. Nothing that was recorded is lost.".to_owned(),
         )
     } else {
-        ("The list of agents could not be loaded", failure.to_string())
+        ("The list of agents could not be loaded", words::failure(failure))
     };
     element("main", NOTICE)
         .key(Key::Name("catalog"))
@@ -139,7 +147,7 @@ fn chooser(state: &State, groups: &[Group]) -> Draft {
             .with(element("ul", &[("class", "cards")]).children(cards.collect()))
             .done()
     });
-    element("main", &[("class", "chooser"), ("id", "main")])
+    element("main", &[("class", "chooser"), ("id", "main"), ("tabindex", "-1")])
         .key(Key::Name("chooser"))
         .with(menu_button(state))
         .with(element("h1", &[]).text("Whom would you like to talk to?"))

@@ -11,7 +11,7 @@ use wasm_bindgen_futures::spawn_local;
 use web_sys::Element;
 
 use super::{
-    app::{Action, App, Catalog, Child, Draft, Session, State, close_dialog},
+    app::{Action, App, Catalog, Child, Draft, Link, Session, State, close_dialog},
     icon,
     node::{Key, element},
     page::{self, local_time, millis, now},
@@ -42,6 +42,11 @@ impl ThreadList {
     /// The title of a thread, where the list has it.
     pub(super) fn title(&self, thread: ThreadId) -> Option<&str> {
         self.threads.iter().find(|candidate| candidate.id == thread).map(|thread| thread.title.as_str())
+    }
+
+    /// Forgets everything. A read under way ends by itself, and finds that nobody waits for it.
+    pub(super) fn clear(&mut self) {
+        *self = Self { reading: self.reading, more: self.more, ..Self::default() };
     }
 
     fn take_first(&mut self, page: ThreadPage) {
@@ -107,17 +112,19 @@ impl App {
         let app = self.clone();
         spawn_local(async move {
             let page = api::threads(&project, &agent, None).await;
+            let mut failed = None;
             let again = {
                 let mut state = app.state();
                 state.list.reading = false;
                 if state.list.agent == Some((project, agent)) {
                     match page {
                         Ok(page) => state.list.take_first(page),
-                        Err(failure) => state.list_failed(failure),
+                        Err(failure) => failed = Some(failure),
                     }
                 }
                 std::mem::take(&mut state.list.again)
             };
+            failed.into_iter().for_each(|failure| app.list_failed(failure));
             if again {
                 app.refresh_threads();
             }
@@ -139,14 +146,15 @@ impl App {
         let app = self.clone();
         spawn_local(async move {
             let page = api::threads(&project, &agent, Some(&cursor)).await;
-            let mut state = app.state();
-            state.list.more = false;
-            if state.list.agent != Some((project, agent)) {
-                return;
-            }
-            match page {
-                Ok(page) => state.list.take_more(page),
-                Err(failure) => state.list_failed(failure),
+            {
+                let mut state = app.state();
+                state.list.more = false;
+                if state.list.agent != Some((project, agent)) {
+                    return;
+                }
+                let Err(failure) = page.map(|page| state.list.take_more(page)) else { return };
+                drop(state);
+                app.list_failed(failure);
             }
         });
     }
@@ -193,38 +201,53 @@ impl App {
                     app.say("Renamed.");
                     close_dialog();
                 }
-                Err(failure) => app.state().dialog_error = Some(format!("Not renamed. {failure}")),
+                Err(failure) => app.dialog_failed("Not renamed. ", &failure),
             }
         });
+    }
+
+    fn list_failed(&self, failure: Failure) {
+        if api::is_signed_out(&failure) {
+            self.signed_out();
+        } else {
+            self.state().list.failure = Some(failure);
+        }
+    }
+
+    fn dialog_failed(&self, what: &'static str, failure: &Failure) {
+        if api::is_signed_out(failure) {
+            self.signed_out();
+        } else {
+            self.state().dialog_error = Some([what, &words::failure(failure)].concat());
+        }
     }
 
     /// Deletes a thread for good.
     pub(super) fn delete_thread(&self, id: ThreadId) {
         let Some((project, agent)) = self.peek().list.agent.clone() else { return };
         let app = self.clone();
+        let route = |thread| Route::Agent { project: project.clone(), agent: agent.clone(), thread };
+        let (it, fresh) = (route(Some(id)), route(None));
+        let open = self.peek().thread() == Some(id);
+        if open {
+            // Closed first: whoever has it open hears of the change, and would look for it.
+            self.go_instead(fresh);
+        }
         spawn_local(async move {
             match api::delete(&project, &agent, id).await {
                 Ok(()) => {
                     app.state().list.threads.retain(|thread| thread.id != id);
                     app.say("Deleted.");
                     close_dialog();
-                    let open = app.peek().thread() == Some(id);
+                }
+                Err(failure) => {
+                    app.dialog_failed("Not deleted. ", &failure);
                     if open {
-                        app.go_instead(Route::Agent { project, agent, thread: None });
+                        app.go_instead(it);
                     }
                 }
-                Err(failure) => app.state().dialog_error = Some(format!("Not deleted. {failure}")),
             }
         });
-    }
-}
-
-impl State {
-    fn list_failed(&mut self, failure: Failure) {
-        if api::is_signed_out(&failure) {
-            self.session_lost = true;
-        }
-        self.list.failure = Some(failure);
     }
 }
 
@@ -253,12 +276,13 @@ pub(super) fn view(state: &State) -> Draft {
         .with(
             element("button", &[("class", "quiet"), ("data-testid", "sign-out")]).on("click", Action::SignOut).text("Sign out"),
         );
+    let error = state.signout_error.clone().map(|error| element("p", &[("class", "error"), ("role", "alert")]).text(error));
     element("nav", &[("class", "sidebar"), ("id", "sidebar"), ("aria-label", "Conversations")])
-        .on("keydown", Action::SidebarKey)
         .with(head)
         .with_some(agent_picker(state))
         .with_some(new_thread(state))
         .with(threads(state))
+        .with_some(error)
         .with(foot)
 }
 
@@ -300,6 +324,9 @@ fn agent_picker(state: &State) -> Option<Draft> {
 
 fn new_thread(state: &State) -> Option<Draft> {
     let Route::Agent { project, agent, .. } = &state.route else { return None };
+    if !state.may_execute() {
+        return None;
+    }
     let target = Route::Agent { project: project.clone(), agent: agent.clone(), thread: None };
     let link = element("a", &[("class", "new"), ("data-testid", "new-thread")])
         .set("href", target.path())
@@ -324,7 +351,7 @@ fn threads(state: &State) -> Draft {
     let failure = list.failure.as_ref().map(|failure| {
         element("p", &[("class", "note"), ("role", "status")])
             .key(Key::Name("failure"))
-            .text(format!("The list may be old. {failure}"))
+            .text(["The list may be old. ", &words::failure(failure)].concat())
             .with(element("button", &[("class", "quiet")]).on("click", Action::RefreshThreads).text("Try again"))
     });
     let more = list.next.is_some().then(|| {
@@ -343,7 +370,11 @@ fn threads(state: &State) -> Draft {
 fn item(state: &State, thread: &Thread) -> Child {
     let id = thread.id;
     let title = title_of(thread);
-    let running = thread.active_execution_id.is_some();
+    let class = match thread {
+        Thread { active_execution_id: Some(_), .. } => "thread-when running",
+        Thread { suspended: true, .. } => "thread-when waiting",
+        _ => "thread-when",
+    };
     let current = state.thread() == Some(id);
     let mut link = element("a", &[]).maybe("aria-current", current.then_some("page"));
     if let Some((project, agent)) = state.list.agent.clone() {
@@ -351,28 +382,35 @@ fn item(state: &State, thread: &Thread) -> Child {
         link = link.set("href", route.path()).on("click", Action::Follow(route));
     }
     let link = link
-        .with(element("span", &[("class", "thread-title")]).text(title.to_owned()))
-        .with(element("span", &[]).set("class", if running { "thread-when running" } else { "thread-when" }).text(when(thread)));
-    let rename = element("button", &[("class", "icon"), ("data-testid", "rename-thread")])
-        .set("aria-label", format!("Rename “{title}”"))
-        .on("click", Action::Ask(Asking::Rename(id, thread.title.clone())))
-        .with(icon::pen());
-    let delete = element("button", &[("class", "icon"), ("data-testid", "delete-thread")])
-        .set("aria-label", format!("Delete “{title}”"))
-        .on("click", Action::Ask(Asking::Delete(id, title.to_owned())))
-        .with(icon::bin());
+        .with(element("span", &[("class", "thread-title"), ("dir", "auto")]).text(title.to_owned()))
+        .with(element("span", &[]).set("class", class).text(when(state, thread)));
+    let buttons = state.may_execute().then(|| {
+        let rename = element("button", &[("class", "icon"), ("data-testid", "rename-thread")])
+            .set("aria-label", format!("Rename “{title}”"))
+            .on("click", Action::Ask(Asking::Rename(id, thread.title.clone())))
+            .with(icon::pen());
+        let delete = element("button", &[("class", "icon"), ("data-testid", "delete-thread")])
+            .set("aria-label", format!("Delete “{title}”"))
+            .on("click", Action::Ask(Asking::Delete(id, title.to_owned())))
+            .with(icon::bin());
+        [rename.done(), delete.done()]
+    });
     element("li", &[("data-testid", "thread-item")])
         .key(Key::Id(id.0.as_u128()))
         .set("class", if current { "thread current" } else { "thread" })
         .with(link)
-        .with(rename)
-        .with(delete)
+        .children(buttons.into_iter().flatten().collect())
         .done()
 }
 
-fn when(thread: &Thread) -> String {
+fn when(state: &State, thread: &Thread) -> String {
     if thread.active_execution_id.is_some() {
-        return "Replying…".to_owned();
+        // Of what goes on without a connection nobody here knows.
+        let heard = state.online && state.link == Link::Up;
+        return if heard { "Replying…" } else { "Was replying" }.to_owned();
+    }
+    if thread.suspended {
+        return "Waiting for you".to_owned();
     }
     let Some(updated) = millis(&thread.updated_at) else { return String::new() };
     words::ago(now() - updated).unwrap_or_else(|| {
@@ -397,10 +435,11 @@ pub(super) fn dialog(asking: &Asking, error: Option<&str>) -> Draft {
     let error = element("p", &[("class", "error"), ("role", "alert")]).text(error.unwrap_or_default().to_owned());
     match asking {
         Asking::Rename(id, title) => {
-            let input = element("input", &[("type", "text"), ("autofocus", ""), ("data-testid", "rename-input")])
-                .set("maxlength", TITLE_CHARS.to_string())
-                .set("value", title.clone())
-                .mounted(Action::Select);
+            let input =
+                element("input", &[("type", "text"), ("autofocus", ""), ("data-testid", "rename-input"), ("dir", "auto")])
+                    .set("maxlength", TITLE_CHARS.to_string())
+                    .set("value", title.clone())
+                    .mounted(Action::Select);
             let actions = element("div", &[("class", "actions")])
                 .with(element("button", &[("type", "button")]).on("click", Action::CloseDialog).text("Cancel"))
                 .with(
@@ -425,7 +464,7 @@ pub(super) fn dialog(asking: &Asking, error: Option<&str>) -> Draft {
                         .text("Delete"),
                 );
             modal("Delete this conversation?")
-                .with(element("p", &[]).text(format!("“{title}” and everything in it will be gone for good.")))
+                .with(element("p", &[("dir", "auto")]).text(format!("“{title}” and everything in it will be gone for good.")))
                 .with(error)
                 .with(actions)
         }

@@ -11,11 +11,15 @@ use super::{
     node::{Key, element},
     page,
 };
-use crate::{api, route::Route};
+use crate::{api, route::Route, words};
 
 /// What `/?signin=expired` means.
 pub(super) const LINK_USED_UP: &str =
     "That sign-in link was used before or is too old; each one works once. Sign in with your password, or ask for a new link.";
+
+/// What a page says that somebody was signed in at.
+pub(super) const SESSION_OVER: &str =
+    "You signed out in another tab, or the session has ended. Sign in to go on where you were; what you typed is kept for you.";
 
 /// The sign-in page.
 pub(super) fn page(state: &State, notice: Option<&'static str>) -> Draft {
@@ -24,38 +28,22 @@ pub(super) fn page(state: &State, notice: Option<&'static str>) -> Draft {
             .key(Key::Name("notice"))
             .text(notice)
     });
+    let title = if state.was_signed_in() { "You are signed out" } else { "Sign in" };
+    let hint = element("p", &[("class", "hint")])
+        .text("No password? A one-time link signs you in. The server prints one when it starts for the first time, and ")
+        .with(element("code", &[]).text("turnfast user link NAME"))
+        .text(" prints another.");
     let panel = element("div", &[("class", "panel")])
         .with(element("div", &[("class", "brand")]).with(icon::mark()).with(element("span", &[]).text("Turnfast")))
-        .with(element("h1", &[]).text("Sign in"))
+        .with(element("h1", &[]).text(title))
         .with_some(notice)
-        .with(form(state, None))
-        .with(element("p", &[("class", "hint")]).text(
-            "No password yet? When the server starts for the first time it prints a one-time sign-in link: open that link and you are in.",
-        ));
+        .with(form(state))
+        .with(hint);
     element("main", &[("class", "signin"), ("id", "main")]).key(Key::Name("signin")).with(panel)
 }
 
-/// The session ended under an open page: it stays as it is behind this.
-pub(super) fn dialog(state: &State) -> Draft {
-    let name = match &state.session {
-        Session::In(me) => Some(me.name.clone()),
-        _ => None,
-    };
-    element("dialog", &[("class", "panel"), ("aria-labelledby", "lost-title")])
-        .key(Key::Name("lost"))
-        .on("cancel", Action::KeepOpen)
-        .mounted(Action::ShowModal)
-        .with(element("h2", &[("id", "lost-title")]).text("You are signed out"))
-        .with(element("p", &[]).text(
-            "You signed out in another tab, or the session has ended. What is open here and what you typed stays; sign in to go on.",
-        ))
-        .with(form(state, name))
-}
-
-/// Whose name is known only types the password.
-fn form(state: &State, name: Option<String>) -> Draft {
-    let named = name.is_some();
-    let mut name_input = element(
+fn form(state: &State) -> Draft {
+    let name = element(
         "input",
         &[
             ("name", "name"),
@@ -67,9 +55,9 @@ fn form(state: &State, name: Option<String>) -> Draft {
             ("data-testid", "signin-name"),
         ],
     )
-    .set("value", name.unwrap_or_default())
-    .flag("aria-invalid", state.signin_error.is_some());
-    let mut password_input = element(
+    .flag("aria-invalid", state.signin_error.is_some())
+    .mounted(Action::Focus);
+    let password = element(
         "input",
         &[
             ("name", "password"),
@@ -80,11 +68,6 @@ fn form(state: &State, name: Option<String>) -> Draft {
         ],
     )
     .flag("aria-invalid", state.signin_error.is_some());
-    if named {
-        password_input = password_input.mounted(Action::Focus);
-    } else {
-        name_input = name_input.mounted(Action::Focus);
-    }
     let error = element("p", &[("class", "error"), ("role", "alert"), ("data-testid", "signin-error")])
         .text(state.signin_error.clone().unwrap_or_default());
     let submit = element("button", &[("class", "primary"), ("type", "submit"), ("data-testid", "signin-submit")])
@@ -92,8 +75,8 @@ fn form(state: &State, name: Option<String>) -> Draft {
         .text(if state.signing_in { "Signing in…" } else { "Sign in" });
     element("form", &[("class", "fields")])
         .on("submit", Action::SignIn)
-        .with(element("label", &[]).with(element("span", &[]).text("Name")).with(name_input))
-        .with(element("label", &[]).with(element("span", &[]).text("Password")).with(password_input))
+        .with(element("label", &[]).with(element("span", &[]).text("Name")).with(name))
+        .with(element("label", &[]).with(element("span", &[]).text("Password")).with(password))
         .with(error)
         .with(submit)
 }
@@ -127,11 +110,7 @@ pub(super) fn submit(app: &App, form: &Element) {
 }
 
 fn signed_in(app: &App) {
-    if app.peek().session_lost {
-        app.look_again();
-        return;
-    }
-    let expired = matches!(app.peek().session, Session::Out(Some(_)));
+    let expired = matches!(app.peek().session, Session::Out(Some(LINK_USED_UP)));
     if expired {
         // Takes the spent `?signin=expired` out of the address.
         app.adopt(Route::Home);
@@ -144,10 +123,10 @@ fn explain(failure: &Failure) -> String {
     match (failure, failure.code()) {
         (_, Some(Code::Unauthenticated)) => "Name and password do not fit together.".to_owned(),
         (Failure::Refused { retry_after, .. }, Some(Code::RateLimited)) => match retry_after {
-            Some(seconds) => format!("Too many attempts. Try again in {seconds} s."),
+            Some(seconds) => format!("Too many attempts. Try again {}.", words::after(*seconds)),
             None => "Too many attempts. Try again a little later.".to_owned(),
         },
         (Failure::Broken, _) => "The server cannot be reached. Is it running, and are you online?".to_owned(),
-        _ => failure.to_string(),
+        _ => words::failure(failure),
     }
 }

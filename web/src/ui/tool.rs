@@ -37,8 +37,8 @@ pub(super) fn card(row: &Row<'_>, part: usize, call: &ToolCall) -> Draft {
     let answered = recorded_answer(call).filter(|_| asked.is_none()).map(|(question, answer)| {
         element("div", &[("class", "answered"), ("data-testid", "answered")])
             .key(Key::Name("answered"))
-            .with(element("p", &[]).text(question))
-            .with(element("p", &[]).with(element("strong", &[]).text(answer)))
+            .with(element("p", &[("dir", "auto")]).text(question))
+            .with(element("p", &[("dir", "auto")]).with(element("strong", &[]).text(answer)))
     });
     element("section", &[("class", "tool"), ("data-testid", "tool-card")])
         .key(Key::Number(part))
@@ -46,7 +46,7 @@ pub(super) fn card(row: &Row<'_>, part: usize, call: &ToolCall) -> Draft {
         .set("data-state", state_name(call.state))
         .set("aria-label", format!("Tool {}", call.tool_name))
         .with(details)
-        .with_some(asked.map(|asked| interaction::form(asked)))
+        .with_some(asked.map(|asked| interaction::form(asked, row.may_answer)))
         .with_some(answered)
         .with_some(call.child_trace.as_ref().map(|child| trace(row, part, call, child)))
 }

@@ -1,4 +1,5 @@
-//! Contract 1, section 7, rule by rule ([`rules`]), and under random sequences of inputs ([`random`]).
+//! Contract 1, section 7, rule by rule ([`rules`]), and under inputs that make no sense ([`random`]). What browsers, networks and
+//! servers do in earnest is simulated in `crate::simulation`.
 
 mod random;
 mod rules;
@@ -271,6 +272,7 @@ fn waiting(revision: u64) -> ThreadSnapshot {
         start_time: 0,
         end_time: None,
         suspend_payload: question(4).suspend_payload,
+        step: None,
         child_trace: None,
     }));
     ThreadSnapshot { open_suspensions: vec![question(4)], ..snapshot(revision, vec![user(3, "ask me", 6), answer]) }

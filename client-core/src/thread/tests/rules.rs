@@ -1,6 +1,6 @@
 //! Each rule of contract 1, section 7, on its own.
 
-use std::rc::Rc;
+use std::{collections::HashMap, rc::Rc};
 
 use proptest::prelude::*;
 
@@ -156,14 +156,16 @@ fn a_failed_read_keeps_everything_says_so_and_is_tried_after_1_s_and_2_s_then_on
         for pause in [1_000, 2_000] {
             page.answer_read(Err(failure.clone()));
             assert_eq!((page.texts(), page.view().read_failure), (before.clone(), Some(failure.clone())));
+            assert!(page.view().catching_up, "it is tried again by itself");
             page.wait(pause - 1);
             assert_eq!(page.reads, [], "not before {pause} ms");
             page.wait(1);
         }
         page.answer_read(Err(failure.clone()));
         page.wait(3_600_000);
-        assert_eq!((page.reads.len(), page.texts()), (0, before));
+        assert_eq!((page.reads.len(), page.texts(), page.view().catching_up), (0, before, false));
         page.input(Input::Occasion(Occasion::Online));
+        assert!(page.view().catching_up);
         page.answer_read(Err(failure));
         page.wait(1_000);
         page.answer_read(Ok(partial(snapshot(5, vec![]))));
@@ -623,6 +625,77 @@ fn a_draft_that_the_person_replaced_has_nothing_to_do_with_the_lost_submit() {
 }
 
 #[test]
+fn a_refusal_says_nothing_of_the_attempt_before_it_so_the_ids_stay() {
+    let mut page = Page::ready();
+    let (id, first) = page.send("go");
+    page.input(Input::StreamRefused { id, failure: Failure::Broken });
+    for pause in [1_000, 2_000, 0] {
+        page.answer_read(Err(Failure::Broken));
+        page.wait(pause);
+    }
+    for code in [Code::RateLimited, Code::TurnAlreadyRunning] {
+        page.press_send();
+        let (id, again) = page.submits.pop().unwrap();
+        assert_eq!(again, first, "the first may have been accepted");
+        page.input(Input::StreamRefused { id, failure: refused(code) });
+    }
+    page.answer_read(Ok(partial(snapshot(6, vec![said(first.message_id.unwrap(), Role::User, "go", 6)]))));
+    assert_eq!((page.draft(), page.stored.len()), (String::new(), 0), "it was");
+}
+
+/// What another tab of the browser keeps of thread 0 while "go" is on its way from here.
+fn kept_elsewhere(text: &str, pending: Option<PendingSubmit>) -> HashMap<Option<ThreadId>, StoredDraft> {
+    HashMap::from([(Some(thread(0)), StoredDraft { text: text.to_owned(), pending })])
+}
+
+#[test]
+fn an_acceptance_clears_its_own_draft_and_not_the_one_that_another_tab_keeps() {
+    for by_read in [true, false] {
+        for left in [true, false] {
+            let mut page = Page::ready();
+            let (id, sent) = page.send("go");
+            let message_id = sent.message_id.unwrap();
+            page.stored = kept_elsewhere("other", None);
+            if by_read {
+                page.input(Input::StreamRefused { id, failure: Failure::Broken });
+                page.answer_read(Ok(partial(snapshot(6, vec![said(message_id, Role::User, "go", 6)]))));
+            } else {
+                if left {
+                    page.input(Input::Opened { thread: Some(thread(1)) });
+                }
+                page.event(id, &started(2, thread(0), message_id, message(4)));
+            }
+            assert_eq!(page.draft(), "");
+            assert_eq!(page.stored, kept_elsewhere("other", None));
+        }
+    }
+}
+
+#[test]
+fn what_another_tab_added_to_a_draft_on_its_way_stays_when_that_is_accepted() {
+    let mut page = Page::ready();
+    let (id, sent) = page.send("go");
+    let pending = page.stored[&Some(thread(0))].pending.clone();
+    page.stored = kept_elsewhere("go and then", pending);
+    page.event(id, &started(2, thread(0), sent.message_id.unwrap(), message(4)));
+    assert_eq!(page.stored, kept_elsewhere("and then", None));
+}
+
+#[test]
+fn a_refusal_leaves_the_draft_alone_that_another_tab_keeps() {
+    for left in [true, false] {
+        let mut page = Page::ready();
+        let (id, _) = page.send("go");
+        page.stored = kept_elsewhere("other", None);
+        if left {
+            page.input(Input::Opened { thread: Some(thread(1)) });
+        }
+        page.input(Input::StreamRefused { id, failure: refused(Code::RateLimited) });
+        assert_eq!(page.stored, kept_elsewhere("other", None));
+    }
+}
+
+#[test]
 fn an_acceptance_that_is_read_late_still_clears_the_draft() {
     let mut page = Page::ready();
     let (id, sent) = page.send("go");
@@ -733,7 +806,54 @@ fn a_new_thread_whose_submit_broke_is_looked_for_under_its_proposed_id() {
     }
 }
 
+#[test]
+fn a_new_thread_whose_submit_broke_is_looked_for_again_on_the_next_occasion() {
+    let mut page = Page::open(None);
+    let (id, sent) = page.send("first");
+    page.input(Input::StreamRefused { id, failure: Failure::Broken });
+    for pause in [1_000, 2_000, 0] {
+        page.answer_read(Err(Failure::Broken));
+        page.wait(pause);
+    }
+    assert_eq!((page.reads.len(), page.view().read_failure), (0, Some(Failure::Broken)));
+    page.input(Input::Occasion(Occasion::PushConnected));
+    page.answer_read(Ok(running(2, snapshot(2, vec![said(sent.message_id.unwrap(), Role::User, "first", 2)]))));
+    let view = page.view();
+    assert_eq!((view.thread, view.read_failure, page.draft()), (sent.session_id, None, String::new()));
+}
+
+#[test]
+fn a_failed_look_for_a_new_thread_is_forgotten_with_the_draft() {
+    let mut page = Page::open(None);
+    let (id, _) = page.send("first");
+    page.input(Input::StreamRefused { id, failure: Failure::Broken });
+    for pause in [1_000, 2_000, 0] {
+        page.answer_read(Err(Failure::Broken));
+        page.wait(pause);
+    }
+    page.input(Input::Occasion(Occasion::Online));
+    page.input(Input::DraftChanged("other".to_owned()));
+    assert_eq!((page.reads.len(), page.view().read_failure, page.blocked()), (0, None, None));
+    page.input(Input::Occasion(Occasion::Online));
+    assert_eq!(page.reads, [], "there is nothing to look for");
+}
+
 // Leaving a thread.
+
+#[test]
+fn what_was_typed_behind_a_first_message_does_not_follow_it_into_a_thread_that_was_left_for() {
+    let mut page = Page::open(None);
+    let (id, sent) = page.send("first");
+    let new = sent.session_id.unwrap();
+    page.input(Input::DraftChanged("first and more".to_owned()));
+    page.input(Input::Opened { thread: Some(new) });
+    page.answer_read(Ok(running(2, snapshot(2, vec![said(sent.message_id.unwrap(), Role::User, "first", 2)]))));
+    page.input(Input::DraftChanged("for the thread".to_owned()));
+    page.event(id, &started(2, new, sent.message_id.unwrap(), message(4)));
+    let kept = |text: &str| StoredDraft { text: text.to_owned(), pending: None };
+    assert_eq!(page.stored, HashMap::from([(None, kept("and more")), (Some(new), kept("for the thread"))]));
+    assert_eq!(page.draft(), "for the thread");
+}
 
 #[test]
 fn leaving_before_the_acceptance_does_not_take_the_submit_back() {
@@ -780,6 +900,20 @@ fn a_turn_accepted_before_the_first_read_after_coming_back_is_followed_so_that_t
     assert_eq!((page.draft(), page.view().running), (String::new(), Some(Running::Followed(execution(2)))));
     page.answer_read(Ok(running(2, snapshot(7, vec![user(1, "hi", 2), said(sent.message_id.unwrap(), Role::User, "go", 7)]))));
     assert_eq!(page.texts(), ["hi", "go"]);
+}
+
+#[test]
+fn a_turn_accepted_where_the_first_read_failed_is_followed_so_that_the_past_shows_too() {
+    let mut page = Page::open(Some(thread(0)));
+    for pause in [1_000, 2_000, 0] {
+        page.answer_read(Err(Failure::Broken));
+        page.wait(pause);
+    }
+    let (id, sent) = page.send("go");
+    page.event(id, &started(2, thread(0), sent.message_id.unwrap(), message(4)));
+    assert!(page.aborted.contains(&id));
+    page.answer_read(Ok(running(2, snapshot(7, vec![user(1, "hi", 2), said(sent.message_id.unwrap(), Role::User, "go", 7)]))));
+    assert_eq!((page.texts(), page.view().load), (vec!["hi".to_owned(), "go".to_owned()], Load::Loaded));
 }
 
 #[test]
@@ -1058,6 +1192,21 @@ fn a_read_that_shows_the_resumed_turn_before_its_first_event_doubles_nothing() {
     page.event(id, &started(5, thread(0), message(3), message(4)));
     page.event(id, &delta("Blue it is."));
     assert_eq!(page.texts()[1], "Let me ask. Blue it is.");
+}
+
+#[test]
+fn a_read_between_answer_and_acceptance_is_what_the_resumed_turn_goes_on_behind() {
+    let mut page = Page::suspended();
+    page.input(Input::Occasion(Occasion::TabVisible));
+    page.input(Input::AnswerGiven { tool_call_id: "call-4".into(), data: blue() });
+    let (id, _) = page.resumes.pop().unwrap();
+    // Another question of the turn was answered elsewhere, and this one still waits.
+    let mut later = waiting(9);
+    later.messages[1].content.insert(1, Part::Text { text: "One down. ".to_owned() });
+    page.answer_read(Ok(partial(later)));
+    page.event(id, &started(5, thread(0), message(3), message(4)));
+    page.event(id, &delta("Blue it is."));
+    assert_eq!(page.texts()[1], "Let me ask. One down. Blue it is.");
 }
 
 #[test]

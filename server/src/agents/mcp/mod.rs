@@ -31,7 +31,7 @@ use super::{
     openai::Clients,
     tools::{Tool, ToolContext, ToolRun, ToolSource},
 };
-use crate::config::Config;
+use crate::{config::Config, redact::Redactor};
 
 /// The server and, where one is named, the tool of `mcp:SERVER` or `mcp:SERVER/TOOL`; `None`: it is neither.
 #[must_use]
@@ -49,12 +49,11 @@ pub struct McpServers(BTreeMap<String, Arc<Server>>);
 impl McpServers {
     /// The servers of `config`.
     #[must_use]
-    pub fn new(config: &Config, clients: &mut Clients) -> Self {
-        let secrets: Arc<[String]> = config.secrets().into_iter().map(str::to_owned).collect();
+    pub fn new(config: &Config, clients: &mut Clients, redactor: &Redactor) -> Self {
         let servers = config.mcp_servers.iter().map(|server| {
             let transport = Transport::new(&server.transport, clients);
             let id = server.id.to_string();
-            (id.clone(), Arc::new(Server::new(id, transport, server.start, server.call, Arc::clone(&secrets))))
+            (id.clone(), Arc::new(Server::new(id, transport, server.start, server.call, redactor.clone())))
         });
         Self(servers.collect())
     }

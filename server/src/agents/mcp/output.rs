@@ -4,17 +4,13 @@
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
-use crate::agents::tools::ToolEvent;
+use crate::{agents::tools::ToolEvent, redact::Redactor};
 
 /// Bytes of an answer that are kept.
 pub(super) const OUTPUT_BYTES: usize = 1024 * 1024;
-/// What stands in place of a secret.
-const MASK: &str = "[secret]";
-/// A secret shorter than this is none, and its letters occur in ordinary text.
-const SECRET_BYTES: usize = 12;
 
 /// The end of a call that was answered.
-pub(super) fn event(result: CallToolResult, secrets: &[String]) -> ToolEvent {
+pub(super) fn event(result: CallToolResult, redactor: &Redactor) -> ToolEvent {
     let text = result.content.iter().map(shown).collect::<Vec<_>>().join("\n");
     let output = match result.structured_content {
         None => Value::String(text),
@@ -24,7 +20,7 @@ pub(super) fn event(result: CallToolResult, secrets: &[String]) -> ToolEvent {
         }
         Some(structure) => json!({"text": text, "structured": structure}),
     };
-    let output = bounded(mask_value(output, secrets));
+    let output = bounded(redactor.value(output));
     match output {
         Value::String(text) if result.is_error == Some(true) => {
             ToolEvent::Failed(if text.is_empty() { "The tool failed and did not say why.".to_owned() } else { text })
@@ -70,28 +66,6 @@ fn bounded(output: Value) -> Value {
     Value::String(format!("{kept}\n[cut here: the answer has {} bytes, of which {OUTPUT_BYTES} are kept]", text.len()))
 }
 
-/// `text` without `secrets`.
-pub(super) fn mask(mut text: String, secrets: &[String]) -> String {
-    for secret in secrets.iter().filter(|secret| secret.len() >= SECRET_BYTES) {
-        if text.contains(secret.as_str()) {
-            text = text.replace(secret.as_str(), MASK);
-        }
-    }
-    text
-}
-
-fn mask_value(value: Value, secrets: &[String]) -> Value {
-    match value {
-        Value::String(text) => Value::String(mask(text, secrets)),
-        Value::Array(values) => Value::Array(values.into_iter().map(|value| mask_value(value, secrets)).collect()),
-        Value::Object(fields) => {
-            let fields = fields.into_iter().map(|(name, value)| (mask(name, secrets), mask_value(value, secrets)));
-            Value::Object(fields.collect())
-        }
-        other => other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,8 +73,7 @@ mod tests {
     const KEY: &str = "a-secret-of-some-length";
 
     fn answered(result: Value) -> Result<Value, String> {
-        let secrets = [KEY.to_owned(), "short".to_owned()];
-        match event(serde_json::from_value(result).unwrap(), &secrets) {
+        match event(serde_json::from_value(result).unwrap(), &Redactor::new([KEY, "short"])) {
             ToolEvent::Output(output) => Ok(output),
             ToolEvent::Failed(why) => Err(why),
             ToolEvent::Child { .. } => unreachable!("an MCP tool has no children"),

@@ -33,11 +33,11 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    Listed,
-    output::{self, mask},
+    Listed, output,
     transport::{self, Transport},
 };
 use crate::agents::{model::ToolDefinition, tools::ToolEvent};
+use crate::redact::Redactor;
 
 /// Tools of a server that are taken. Providers take fewer; this bounds what a broken server can make us keep.
 const TOOLS_MAX: usize = 512;
@@ -80,13 +80,13 @@ pub(super) struct Server {
     transport: Transport,
     start: Duration,
     call: Duration,
-    secrets: Arc<[String]>,
+    redactor: Redactor,
     state: Mutex<State>,
 }
 
 impl Server {
-    pub(super) fn new(id: String, transport: Transport, start: Duration, call: Duration, secrets: Arc<[String]>) -> Self {
-        Self { id, transport, start, call, secrets, state: Mutex::new(State::Down(None)) }
+    pub(super) fn new(id: String, transport: Transport, start: Duration, call: Duration, redactor: Redactor) -> Self {
+        Self { id, transport, start, call, redactor, state: Mutex::new(State::Down(None)) }
     }
 
     /// The tools that it has now.
@@ -131,7 +131,7 @@ impl Server {
             }
         };
         match answer {
-            Ok(CallToolResponse::Complete(result)) => output::event(result, &self.secrets),
+            Ok(CallToolResponse::Complete(result)) => output::event(result, &self.redactor),
             Ok(_) => ToolEvent::Failed(self.says("wants something beside the call's input, which it cannot get here.")),
             Err(ServiceError::McpError(error)) => {
                 ToolEvent::Failed(self.says(&format!("refused the call: {}.", self.quote(&error.message))))
@@ -226,8 +226,8 @@ impl Server {
                     _ => format!("cannot be started: `{program}`: {error}."),
                 })?;
                 if let Some(stderr) = stderr {
-                    let secrets = Arc::clone(&self.secrets);
-                    tokio::spawn(transport::log(self.id.clone(), stderr, move |line| mask(line, &secrets)));
+                    let redactor = self.redactor.clone();
+                    tokio::spawn(transport::log(self.id.clone(), stderr, move |line| redactor.text(line)));
                 }
                 handler.serve(process).await
             }
@@ -278,7 +278,7 @@ impl Server {
 
     /// Words that are not ours: on one line, not too long, without a full stop and without secrets.
     fn quote(&self, words: &str) -> String {
-        let line = mask(words.split_whitespace().collect::<Vec<_>>().join(" "), &self.secrets);
+        let line = self.redactor.text(words.split_whitespace().collect::<Vec<_>>().join(" "));
         line[..line.floor_char_boundary(QUOTE_BYTES)].trim_end_matches('.').to_owned()
     }
 }

@@ -275,7 +275,14 @@ impl Answer {
     }
 
     fn take_chunk(&mut self, data: &str, events: &mut Vec<ModelEvent>) -> Result<(), Fault> {
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|_| Fault::Malformed(data.to_owned()))?;
+        let mended;
+        let chunk: Chunk<'_> = match serde_json::from_str(data) {
+            Ok(chunk) => chunk,
+            Err(_) => {
+                mended = without_lone_surrogates(data);
+                serde_json::from_str(&mended).map_err(|_| Fault::Malformed(data.to_owned()))?
+            }
+        };
         if let Some(error) = chunk.error {
             return Err(Fault::Reported(words_in(error.get())));
         }
@@ -409,6 +416,34 @@ fn start(number: usize, call: &mut OpenCall, events: &mut Vec<ModelEvent>) {
     if !call.arguments.is_empty() {
         events.push(ModelEvent::CallInput { call: number, delta: call.arguments.clone() });
     }
+}
+
+/// `json` with U+FFFD in place of escapes that are half a character. Servers whose text is UTF-16 cut it between the halves, and one
+/// character is not worth the turn.
+fn without_lone_surrogates(json: &str) -> String {
+    let unit = |at: usize| {
+        let digits = json.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut out = String::with_capacity(json.len());
+    let mut at = 0;
+    while let Some(length) = json.get(at..).and_then(|rest| rest.chars().next()).map(char::len_utf8) {
+        let length = match (unit(at), unit(at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => {
+                out.push_str("\\ufffd");
+                at += 6;
+                continue;
+            }
+            (Some(_), _) => 6,
+            // An escaped backslash is not the beginning of what follows it.
+            (None, _) if json[at..].starts_with("\\\\") => 2,
+            (None, _) => length,
+        };
+        out.push_str(&json[at..at + length]);
+        at += length;
+    }
+    out
 }
 
 /// What an error says: the JSON's words, or the text as it is.

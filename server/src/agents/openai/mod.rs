@@ -7,7 +7,7 @@
 //! | [`body`] | the bytes of an answer, whatever form they have |
 //! | [`names`] | names of tools that every endpoint takes |
 //! | [`think`] | `<think>…</think>` inside the text |
-//! | [`redact`] | keeps the API key out of everything that comes back |
+//! | [`redact`] | keeps secrets out of everything that comes back |
 //! | this one | the connection: statuses, stalls, cuts |
 
 mod answer;
@@ -36,7 +36,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::{Client, Response, Url, redirect};
 use tokio::time::timeout;
 
-use self::{answer::Fault, body::BodyReader, names::Names, redact::Redactor};
+use self::{answer::Fault, body::BodyReader, names::Names, redact::Redaction};
 use super::{
     TurnError,
     model::{Model, ModelRequest, ModelStream},
@@ -44,6 +44,7 @@ use super::{
 use crate::{
     clock,
     config::{Provider, SecretSource},
+    redact::Redactor,
 };
 
 /// Longest wait for a connection.
@@ -108,7 +109,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// What is missing or wrong in the configuration.
-    pub fn new(provider: &Provider, clients: &mut Clients) -> Result<Self, String> {
+    pub fn new(provider: &Provider, clients: &mut Clients, redactor: Redactor) -> Result<Self, String> {
         let id = provider.id.clone();
         let mut url = Url::parse(&provider.base_url)
             .ok()
@@ -136,7 +137,7 @@ impl Endpoint {
             (host, None) => host.to_owned(),
         };
         let without_options = AtomicBool::new(false);
-        Ok(Self { id, host, url, authorization, redactor: Redactor::new(key), stall: provider.stall, client, without_options })
+        Ok(Self { id, host, url, authorization, redactor, stall: provider.stall, client, without_options })
     }
 
     fn error(&self, code: &'static str, what: &str) -> TurnError {
@@ -144,7 +145,7 @@ impl Endpoint {
         TurnError { message: self.redactor.text(message), code: Some(code) }
     }
 
-    /// Words of the endpoint as an error repeats them: without the key, and short.
+    /// Words of the endpoint as an error repeats them: without secrets, and short.
     fn quote(&self, words: String) -> String {
         shorten(&self.redactor.text(words))
     }
@@ -279,7 +280,7 @@ impl Model for OpenAiModel {
                 }
             };
             let mut reader = BodyReader::default();
-            let mut redaction = endpoint.redactor.stream();
+            let mut redaction = Redaction::new(endpoint.redactor.clone());
             let mut events = Vec::new();
             let mut certain = Vec::new();
             let failure = loop {

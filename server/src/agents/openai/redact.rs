@@ -1,37 +1,8 @@
-//! Keeps an API key out of what an endpoint sends back, should it echo it.
+//! Keeps secrets out of what a model streams, should its endpoint echo one.
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-
-use crate::{agents::model::ModelEvent, config::Secret};
-
-/// What stands in place of the key.
-const MASK: &str = "[API key]";
-/// A key shorter than this is no secret (`none`, `ollama`), and its letters occur in ordinary text.
-const SECRET_BYTES: usize = 12;
-
-/// Finds one key.
-pub(super) struct Redactor(Option<Secret>);
-
-impl Redactor {
-    pub(super) fn new(key: Option<Secret>) -> Self {
-        Self(key.filter(|key| key.expose().len() >= SECRET_BYTES))
-    }
-
-    /// `text` without the key.
-    pub(super) fn text(&self, text: String) -> String {
-        match &self.0 {
-            Some(key) if text.contains(key.expose()) => text.replace(key.expose(), MASK),
-            _ => text,
-        }
-    }
-
-    /// For the events of one answer.
-    pub(super) fn stream(&self) -> Redaction {
-        Redaction { key: self.0.clone(), held: HashMap::new() }
-    }
-}
+use crate::{agents::model::ModelEvent, redact::Redactor};
 
 /// What a delta belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,32 +22,35 @@ impl Channel {
     }
 }
 
-/// Redacts the events of one answer. A key that is cut over deltas is found too: the end of a delta that may be the beginning of
-/// the key waits for the next one.
+/// Redacts the events of one answer. A secret that is cut over deltas is found too: the end of a delta that may be the beginning
+/// of one waits for the next.
 pub(super) struct Redaction {
-    key: Option<Secret>,
+    redactor: Redactor,
     held: HashMap<Channel, String>,
 }
 
 impl Redaction {
+    pub(super) fn new(redactor: Redactor) -> Self {
+        Self { redactor, held: HashMap::new() }
+    }
+
     /// Adds to `certain` what is certain with this event.
     pub(super) fn take(&mut self, event: ModelEvent, certain: &mut Vec<ModelEvent>) {
-        let Some(key) = &self.key else {
+        if self.redactor.is_empty() {
             certain.push(event);
             return;
-        };
-        let key = key.expose();
+        }
         let (channel, delta) = match event {
             ModelEvent::Text(delta) => (Channel::Text, delta),
             ModelEvent::Reasoning(delta) => (Channel::Reasoning, delta),
             ModelEvent::CallInput { call, delta } => (Channel::Input(call), delta),
             mut other => {
                 match &mut other {
-                    ModelEvent::Call { input: Ok(value), .. } => redact_value(value, key),
-                    ModelEvent::Call { input: Err(text), .. } => *text = text.replace(key, MASK),
+                    ModelEvent::Call { input: Ok(value), .. } => *value = self.redactor.value(value.take()),
+                    ModelEvent::Call { input: Err(text), .. } => *text = self.redactor.text(std::mem::take(text)),
                     ModelEvent::CallStart { id, name, .. } => {
-                        *id = id.take().map(|id| id.replace(key, MASK));
-                        *name = name.replace(key, MASK);
+                        *id = id.take().map(|id| self.redactor.text(id));
+                        *name = self.redactor.text(std::mem::take(name));
                     }
                     _ => {}
                 }
@@ -94,14 +68,11 @@ impl Redaction {
                 certain.push(other.event(held));
             }
         }
-        let mut text = match self.held.remove(&channel) {
+        let mut text = self.redactor.text(match self.held.remove(&channel) {
             Some(held) => held + &delta,
             None => delta,
-        };
-        if text.contains(key) {
-            text = text.replace(key, MASK);
-        }
-        let begun = key_begun(&text, key);
+        });
+        let begun = self.redactor.begun(&text);
         if begun > 0 {
             self.held.insert(channel, text.split_off(text.len() - begun));
         }
@@ -113,25 +84,5 @@ impl Redaction {
     /// Adds what was held: nothing more comes.
     pub(super) fn end(&mut self, certain: &mut Vec<ModelEvent>) {
         certain.extend(self.held.drain().map(|(channel, held)| channel.event(held)));
-    }
-}
-
-/// Length of the end of `text` that may be the beginning of the key.
-fn key_begun(text: &str, key: &str) -> usize {
-    let ends = key.char_indices().map(|(at, _)| at).skip(1);
-    ends.filter(|&end| end <= text.len() && text.as_bytes().ends_with(&key.as_bytes()[..end])).last().unwrap_or(0)
-}
-
-fn redact_value(value: &mut Value, key: &str) {
-    match value {
-        Value::String(text) if text.contains(key) => *text = text.replace(key, MASK),
-        Value::Array(values) => values.iter_mut().for_each(|value| redact_value(value, key)),
-        Value::Object(fields) => {
-            if fields.keys().any(|name| name.contains(key)) {
-                *fields = std::mem::take(fields).into_iter().map(|(name, value)| (name.replace(key, MASK), value)).collect();
-            }
-            fields.values_mut().for_each(|value| redact_value(value, key));
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -56,6 +56,7 @@ pub(in crate::agents) fn config(agents: Vec<Agent>) -> Config {
         gateways: Vec::new(),
         projects: vec![Project { id: slug("demo"), name: "Demo".to_owned(), members: Default::default() }],
         agents,
+        warnings: Vec::new(),
     }
 }
 

@@ -163,7 +163,7 @@ fn without_a_file_there_is_something_to_try() {
         let config = read(text).unwrap();
         assert_eq!(config.server.listen, SocketAddr::from(([127, 0, 0, 1], 8080)));
         assert_eq!(config.data_dir, Path::new("./turnfast-data"));
-        assert!(config.agents_enabled && config.warnings().is_empty());
+        assert!(config.agents_enabled && config.warnings.is_empty());
         let project = config.project("demo").unwrap();
         assert_eq!((project.name.as_str(), project.members.get("admin")), ("Demo", Some(&Role::Admin)));
         let agent = config.agent(&project.id, "assistant").unwrap();
@@ -224,18 +224,69 @@ fn secrets_are_listed_and_never_shown() {
     assert!(!shown.contains("hunter2") && !shown.contains("pa55word"), "{shown}");
 }
 
+/// `line: message` of each warning.
+fn warnings(text: &str) -> Vec<String> {
+    let config = read(text).unwrap();
+    config.warnings.iter().map(|warning| format!("{}: {}", warning.line, warning.message)).collect()
+}
+
 #[test]
-fn what_will_not_work_is_a_warning() {
-    let warnings = read(FULL).unwrap().warnings();
-    let without_secret = ["gateway `home`", "`OTHER_KEY` of MCP server `files`"];
-    assert_eq!(warnings[..2], without_secret.map(|owner| format!("{owner} has no secret: nothing found at env:ABSENT")));
-    for (said, word) in warnings[2..].iter().zip(["metrics_listen", "schedules"]) {
-        assert!(said.contains(word) && said.contains("this version"), "{said}");
+fn what_will_not_work_is_a_warning_with_its_line() {
+    let line_of = |text: &str| FULL.lines().position(|line| line.starts_with(text)).unwrap() + 1;
+    let said = warnings(FULL);
+    let expected = [
+        (line_of("metrics_listen"), "`metrics_listen`: this version has no metrics"),
+        (line_of("env = {"), "`OTHER_KEY` of [[mcp_servers]] `files` has no secret: nothing found at env:ABSENT"),
+        (line_of("token = \"env:ABSENT\""), "`token` of [[gateways]] `home` has no secret: nothing found at env:ABSENT"),
+        (line_of("schedules"), "`schedules` of [[agents]] `assistant`: this version does not run them"),
+        (line_of("engine = \"openclaw\""), "[[agents]] `claw` cannot run: this version does not speak to OpenClaw Gateways"),
+    ];
+    assert_eq!(said, expected.map(|(line, text)| format!("{line}: {text}")));
+    let lacking = "[[agents]]\nproject = \"demo\"\nid = \"n\"\ndelegates = [\"gone\"]\n\n[[agents]]\nproject = \"demo\"\nid = \"o\"\nengine = \"openclaw\"\n";
+    let expected = [
+        "1: [[agents]] `n` cannot run: it has no `provider`",
+        "1: [[agents]] `n` cannot run: it has no `model`",
+        "4: agent `n` delegates to `gone`, which project `demo` does not have",
+        "6: [[agents]] `o` cannot run: it has no `gateway`",
+        "9: [[agents]] `o` cannot run: this version does not speak to OpenClaw Gateways",
+    ];
+    assert_eq!(warnings(lacking), expected);
+}
+
+#[test]
+fn what_is_no_text_is_said_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("turnfast.toml");
+    fs::write(&file, b"[server]\nlisten = \"127.0.0.1:1\"\n# gr\xfc\xdfe\n").unwrap();
+    let error = Config::load(&Overrides { config: Some(file.clone()), ..Overrides::default() }).unwrap_err().to_string();
+    assert_eq!(error, format!("{}:3: this is not UTF-8 text", file.display()));
+}
+
+#[test]
+fn a_zone_must_exist_and_an_approved_tool_must_be_there() {
+    let agent = |more: &str| {
+        format!("[[agents]]\nid = \"a\"\nproject = \"demo\"\n{more}\n[[mcp_servers]]\nid = \"m\"\nurl = \"http://x\"\n")
+    };
+    let scheduled =
+        |tz: &str| agent(&format!("schedules = [{{ id = \"s\", cron = \"* * * * *\", message = \"m\", tz = \"{tz}\" }}]"));
+    for zone in ["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Asia/Kolkata", "Etc/GMT+5"] {
+        assert!(read(&scheduled(zone)).is_ok(), "{zone}");
     }
-    let lacking =
-        "[[agents]]\nproject = \"demo\"\nid = \"n\"\n[[agents]]\nproject = \"demo\"\nid = \"o\"\nengine = \"openclaw\"\n";
-    let warnings = read(lacking).unwrap().warnings();
-    assert_eq!(warnings.len(), 4, "{warnings:?}");
+    assert_eq!(mistake(&scheduled("Mars/X")), "4: `tz` takes an IANA zone name, such as Europe/Berlin; there is no `Mars/X`");
+    // Whatever the machine has: these are the zones inside the program.
+    assert!(jiff::tz::TimeZoneDatabase::bundled().get("Europe/Berlin").is_ok());
+
+    for good in
+        ["tools = [\"clock\", \"mcp:m\"]\napprove = [\"clock\", \"mcp:m/x\"]", "tools = [\"mcp:m/x\"]\napprove = [\"mcp:m/x\"]"]
+    {
+        assert!(read(&agent(good)).is_ok(), "{good}");
+    }
+    for (bad, tool) in [
+        ("tools = [\"ask_user\"]\napprove = [\"clock\"]", "clock"),
+        ("tools = [\"mcp:m/x\"]\napprove = [\"mcp:m/y\"]", "mcp:m/y"),
+    ] {
+        assert_eq!(mistake(&agent(bad)), format!("5: `approve` names `{tool}`, which is not among the agent's `tools`"));
+    }
 }
 
 #[test]

@@ -60,7 +60,7 @@ async fn what_is_refused_names_its_field_and_leaves_nothing() {
         (json!([file("a.txt", "text/plain", &[b'x'; 101])]), 413, "payload_too_large", "attachments[0].data"),
         (json!([good, file("b.png", "image/png", b"no picture")]), 400, "invalid_request", "attachments[1].data"),
         (json!([good, good, good]), 400, "invalid_request", "attachments"),
-        (json!([{ "name": "a", "mediaType": "text/plain" }]), 400, "invalid_request", "attachments[0]"),
+        (json!([{ "name": "a", "mediaType": "text/plain" }]), 400, "invalid_request", "attachments[0].data"),
     ];
     for (attachments, status, code, field) in refusals {
         let answer = world.post(&chat(), &olga, json!({ "message": "look", "attachments": attachments })).await;

@@ -92,8 +92,17 @@ async fn invalid_request() -> Vec<Answer> {
         (&chat(), json!({ "message": "x", "sessionId": "7" }), Some("sessionId")),
         (&chat(), json!({ "message": "x", "sessionID": unknown() }), Some("sessionID")),
         (&chat(), json!({ "message": "x", "messageId": "x" }), Some("messageId")),
+        (&chat(), json!({ "message": "\u{200b}\u{feff}" }), Some("message")),
+        (&chat(), json!({ "message": "a\0b" }), Some("message")),
+        (&chat(), json!({ "message": "x", "messageId": format!("{{{}}}", unknown()) }), Some("messageId")),
+        (&chat(), json!({ "message": "x", "sessionId": format!("urn:uuid:{}", unknown()) }), Some("sessionId")),
         (&chat(), json!("x"), None),
-        (&resume_path, json!({ "runId": turn.run }), None),
+        (&resume_path, json!({ "runId": turn.run }), Some("toolCallId")),
+        (&resume_path, json!({ "runId": turn.run, "toolCallId": "\0", "resumeData": { "answer": "red" } }), Some("toolCallId")),
+        (&resume_path, resume(json!({})), Some("resumeData")),
+        (&resume_path, resume(json!({ "answer": "\u{2060}" })), Some("resumeData")),
+        (&resume_path, resume(json!({ "answer": "re\0d" })), Some("resumeData.answer")),
+        (&resume_path, resume(json!({ "approved": true, "reason": "\0" })), Some("resumeData.reason")),
         (&resume_path, resume(json!({ "approved": true })), Some("resumeData")),
         (&resume_path, resume(json!({ "answer": "purple" })), Some("resumeData")),
         (&resume_path, resume(json!({ "answer": " " })), Some("resumeData")),
@@ -116,6 +125,9 @@ async fn invalid_request() -> Vec<Answer> {
         ("GET", format!("{BASE}/chat/{}/messages?since=-1", turn.thread), "since"),
         ("DELETE", format!("{BASE}/chat/{}/executions/7", turn.thread), "executionId"),
         ("DELETE", format!("{BASE}/chat/runs/7"), "runId"),
+        ("DELETE", format!("{BASE}/chat/runs/{}", turn.run.replace('-', "")), "runId"),
+        ("DELETE", format!("{BASE}/chat/runs/urn:uuid:{}", turn.run), "runId"),
+        ("GET", format!("{BASE}/threads/%7B{}%7D", turn.thread), "threadId"),
     ] {
         let answer = world.send(method, &path, &[("authorization", &olga)], None).await;
         assert_eq!(answer.json()["field"], json!(field), "{path}");
@@ -128,8 +140,15 @@ async fn invalid_request() -> Vec<Answer> {
     }
     let login = json!({ "name": "olga", "password": PASSWORD, "remember": true });
     answers.push(world.send("POST", "/auth/login", &[], Some(login)).await);
-    let title = json!({ "title": "x".repeat(121) });
-    answers.push(world.send("PATCH", &format!("{BASE}/threads/{}", turn.thread), &[("authorization", &olga)], Some(title)).await);
+    answers.push(world.send("POST", "/auth/login", &[], Some(json!({ "name": "ol\0ga", "password": PASSWORD }))).await);
+    for title in [&"x".repeat(121), "", " ", "\u{200b}", "a\0", "a\nb", "\u{1b}[31m"] {
+        let path = format!("{BASE}/threads/{}", turn.thread);
+        let answer = world.send("PATCH", &path, &[("authorization", &olga)], Some(json!({ "title": title }))).await;
+        assert_eq!(answer.json()["field"], json!("title"), "{title:?}");
+        answers.push(answer);
+    }
+    let upper = format!("{BASE}/threads/{}", turn.thread.to_uppercase());
+    assert_eq!(world.get(&upper, &olga).await.json()["id"], json!(turn.thread), "ids are taken in either case");
     answers
 }
 
@@ -227,6 +246,8 @@ async fn method_not_allowed() -> Vec<Answer> {
         ("GET", &*chat(), "POST"),
         ("POST", "/healthz", "GET,HEAD"),
         ("POST", &format!("{BASE}/threads/{}", unknown()), "GET,HEAD,PATCH,DELETE"),
+        ("PUT", "/", "GET,HEAD"),
+        ("DELETE", "/demo/assistant", "GET,HEAD"),
     ] {
         let answer = world.send(method, path, &[("authorization", &olga)], None).await;
         assert_eq!(answer.header("allow"), allowed, "{path}");

@@ -5,6 +5,7 @@ mod attachments;
 mod document;
 mod errors;
 mod secrets;
+mod streams;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

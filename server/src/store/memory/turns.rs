@@ -295,6 +295,7 @@ impl Record {
             updated_at: thread.updated_at,
             revision: thread.revision,
             active: self.active(thread.key.thread),
+            suspended: self.executions.values().any(|e| e.thread == thread.key.thread && e.state == Run::Suspended),
         }
     }
 
@@ -423,7 +424,7 @@ impl Record {
             thread.updated_at = end.at;
             execution.state = if end.status == ExecutionStatus::Suspended { Run::Suspended } else { Run::Over };
             execution.ended_at = Some(end.at);
-            if end.content.is_some() {
+            if end.status.is_final() {
                 thread.close_questions(execution.message);
             }
             for data in &end.suspensions {

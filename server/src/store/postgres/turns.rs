@@ -185,8 +185,10 @@ impl TurnStore for PostgresStore {
         self.statement(move |c| {
             Box::pin(async move {
                 let rows = sqlx::query(
-                    "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active
-                     FROM threads t LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
+                    "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active, s.id IS NOT NULL AS suspended
+                     FROM threads t
+                     LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
+                     LEFT JOIN executions s ON s.thread_id = t.id AND s.status = 'suspended'
                      WHERE t.owner_id = $1 AND t.project_id = $2 AND t.agent_id = $3
                        AND ($4::bigint IS NULL OR (t.updated_at, t.id) < ($4, $5::uuid))
                      ORDER BY t.updated_at DESC, t.id DESC LIMIT $6",
@@ -210,8 +212,10 @@ impl TurnStore for PostgresStore {
         self.statement(move |c| {
             Box::pin(async move {
                 let row = sqlx::query(
-                    "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active
-                     FROM threads t LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
+                    "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active, s.id IS NOT NULL AS suspended
+                     FROM threads t
+                     LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
+                     LEFT JOIN executions s ON s.thread_id = t.id AND s.status = 'suspended'
                      WHERE t.id = $1 AND t.owner_id = $2 AND t.project_id = $3 AND t.agent_id = $4",
                 )
                 .bind(key.thread.0)
@@ -664,6 +668,8 @@ async fn write_end(c: &mut PgConnection, live: &LiveFlush<'_>, end: &End) -> Res
         .await?;
     if end.content.is_some() {
         drop_parts(c, live.message_pk).await?;
+    }
+    if end.status.is_final() {
         close_suspensions(c, live.message_pk).await?;
     }
     for suspension in &end.suspensions {
@@ -1052,6 +1058,7 @@ fn thread_row(row: &PgRow) -> Result<ThreadRow> {
         updated_at: row.try_get("updated_at")?,
         revision: unsigned(row, "revision")?,
         active: row.try_get::<Option<Uuid>, _>("active")?.map(Into::into),
+        suspended: row.try_get("suspended")?,
     })
 }
 

@@ -138,8 +138,10 @@ impl TurnStore for SqliteStore {
         limit: u32,
     ) -> Result<Vec<ThreadRow>> {
         let rows = sqlx::query(
-            "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active
-             FROM threads t LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
+            "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active, s.id IS NOT NULL AS suspended
+             FROM threads t
+             LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
+             LEFT JOIN executions s ON s.thread_id = t.id AND s.status = 'suspended'
              WHERE t.owner_id = ?1 AND t.project_id = ?2 AND t.agent_id = ?3
                AND (?4 IS NULL OR (t.updated_at, t.id) < (?4, ?5))
              ORDER BY t.updated_at DESC, t.id DESC LIMIT ?6",
@@ -157,8 +159,10 @@ impl TurnStore for SqliteStore {
 
     async fn thread(&self, key: &ThreadKey) -> Result<Option<ThreadRow>> {
         let row = sqlx::query(
-            "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active
-             FROM threads t LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
+            "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active, s.id IS NOT NULL AS suspended
+             FROM threads t
+             LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
+             LEFT JOIN executions s ON s.thread_id = t.id AND s.status = 'suspended'
              WHERE t.id = ?1 AND t.owner_id = ?2 AND t.project_id = ?3 AND t.agent_id = ?4",
         )
         .bind(key.thread.to_string())
@@ -197,8 +201,7 @@ impl TurnStore for SqliteStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        sqlx::query("SELECT 1").execute(self.readers()).await?;
-        Ok(())
+        self.check().await
     }
 
     async fn close(&self) {
@@ -537,6 +540,8 @@ async fn write_end(c: &mut SqliteConnection, live: &LiveFlush<'_>, end: &End) ->
         .await?;
     if end.content.is_some() {
         drop_parts(c, live.message_pk).await?;
+    }
+    if end.status.is_final() {
         close_suspensions(c, live.message_pk).await?;
     }
     for suspension in &end.suspensions {
@@ -918,6 +923,7 @@ fn thread_row(row: &SqliteRow) -> Result<ThreadRow> {
         updated_at: row.try_get("updated_at")?,
         revision: unsigned(row, "revision")?,
         active: optional(row, "active")?,
+        suspended: row.try_get("suspended")?,
     })
 }
 

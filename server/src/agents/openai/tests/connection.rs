@@ -26,9 +26,12 @@ use crate::{
     },
     clock,
     config::{Agent, EngineKind, Provider, Secret, SecretSource},
+    redact::Redactor,
 };
 
 const KEY: &str = "sk-a-secret-that-nobody-may-see";
+/// Another's: an MCP server's token, say.
+const ANOTHER_SECRET: &str = "mcp-token-that-is-none-of-the-model's-business";
 const HI: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
 const END: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
@@ -99,7 +102,8 @@ fn model(base_url: &str) -> OpenAiModel {
         api_key: Some(SecretSource::Present(Secret::new(KEY.to_owned()))),
         stall: Duration::from_secs(60),
     };
-    OpenAiModel::new(Arc::new(Endpoint::new(&provider, &mut Clients::default()).unwrap()), "m".to_owned())
+    let endpoint = Endpoint::new(&provider, &mut Clients::default(), Redactor::new([KEY, ANOTHER_SECRET])).unwrap();
+    OpenAiModel::new(Arc::new(endpoint), "m".to_owned())
 }
 
 fn ask(model: &OpenAiModel) -> ModelStream {
@@ -204,7 +208,7 @@ async fn long_words_are_cut_and_the_key_is_never_repeated() {
     {
         let (_, error) = rig.answer(&answer).await;
         let message = error.unwrap().message;
-        assert!(message.contains("[API key]") && !message.contains(KEY), "{message}");
+        assert!(message.contains("[secret]") && !message.contains(KEY), "{message}");
     }
 }
 
@@ -217,7 +221,7 @@ async fn an_echoed_key_is_kept_out_of_the_answer() {
     let mut body = streaming();
     body += &chunk(json!({"reasoning": format!("the key is {}", &KEY[..9])}));
     body += &chunk(json!({"reasoning": format!("{}, and s", &KEY[9..])}));
-    for c in format!("{KEY} sk-a {KEY}").chars() {
+    for c in format!("{KEY} sk-a {KEY}{ANOTHER_SECRET}").chars() {
         body += &chunk(json!({"content": c}));
     }
     body += &chunk(call(&format!("{{\"k\": [\"{}", &KEY[..3])));
@@ -225,7 +229,7 @@ async fn an_echoed_key_is_kept_out_of_the_answer() {
     let (events, error) = rig.answer(&(body + END)).await;
     assert_eq!(error, None);
     let shown = format!("{events:?}");
-    assert!(!shown.contains(KEY), "{shown}");
+    assert!(!shown.contains(KEY) && !shown.contains(ANOTHER_SECRET), "{shown}");
     let (mut reasoning, mut text, mut deltas) = (String::new(), String::new(), String::new());
     for event in &events {
         match event {
@@ -235,10 +239,10 @@ async fn an_echoed_key_is_kept_out_of_the_answer() {
             _ => {}
         }
     }
-    assert_eq!(reasoning, "the key is [API key], and s");
-    assert_eq!(text, "[API key] sk-a [API key]");
-    assert_eq!(deltas, "{\"k\": [\"[API key]\"]}");
-    assert!(events.contains(&ModelEvent::Call { call: 0, input: Ok(json!({"k": ["[API key]"]})) }), "{shown}");
+    assert_eq!(reasoning, "the key is [secret], and s");
+    assert_eq!(text, "[secret] sk-a [secret][secret]");
+    assert_eq!(deltas, "{\"k\": [\"[secret]\"]}");
+    assert!(events.contains(&ModelEvent::Call { call: 0, input: Ok(json!({"k": ["[secret]"]})) }), "{shown}");
 }
 
 #[tokio::test]
@@ -415,7 +419,7 @@ fn what_is_wrong_with_a_provider_is_said_when_it_is_made() {
         api_key,
         stall: Duration::from_secs(1),
     };
-    let refuse = |provider: Provider| match Endpoint::new(&provider, &mut Clients::default()) {
+    let refuse = |provider: Provider| match Endpoint::new(&provider, &mut Clients::default(), Redactor::default()) {
         Ok(_) => panic!("made an endpoint of {}", provider.base_url),
         Err(why) => why,
     };

@@ -129,6 +129,15 @@ fn lines() {
     }
 }
 
+/// A server whose text is UTF-16 cuts a character in two.
+#[test]
+fn half_a_character() {
+    let chunk = |content: &str| format!("data: {{\"choices\": [{{\"delta\": {{\"content\": \"{content}\"}}}}]}}\n\n");
+    let body = |pieces: &[&str]| pieces.iter().map(|piece| chunk(piece)).collect::<String>() + "data: [DONE]\n\n";
+    assert_eq!(said(&body(&["a\\ud83d", "\\ude00b"])), text("a\u{fffd}\u{fffd}b"));
+    assert_eq!(said(&body(&["\\ud83d\\ude00 \\ud83dx \\\\ud83d \\u0041"])), text("😀 \u{fffd}x \\ud83d A"));
+}
+
 #[test]
 fn start() {
     let rows = [
