@@ -48,6 +48,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
+    /// Measures something against its bounds.
+    #[command(subcommand)]
+    Bench(Bench),
     /// Builds the release binary, target/release/turnfast, with the web app inside.
     Build,
     /// Builds the web app into target/web.
@@ -56,11 +59,6 @@ enum Command {
     Package,
     /// Builds the npm package and the pages that the end-to-end tests try it with, into target/example.
     Example,
-    /// Measures: `client` is what one delta costs a front end in a short thread and in a long one.
-    Bench {
-        /// What to measure.
-        what: Bench,
-    },
     /// Writes server/openapi.json from the server's routes.
     Openapi,
     /// Makes requests up from the OpenAPI document and holds the answers of a live server to it.
@@ -69,10 +67,16 @@ enum Command {
     Size,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
+#[derive(Subcommand)]
 enum Bench {
-    /// The npm package.
+    /// What one delta costs a front end in a short thread and in a long one.
     Client,
+    /// How soon other processes notice a death and a Stop, with the release binary.
+    Reliability {
+        /// How often each is measured.
+        #[arg(long, value_name = "COUNT", default_value_t = 50)]
+        repetitions: usize,
+    },
 }
 
 fn main() -> ExitCode {
@@ -85,7 +89,8 @@ fn main() -> ExitCode {
         Command::Web => web::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Package => package::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Example => package::build(&repo).and_then(|()| package::example(&repo)).map(|()| ExitCode::SUCCESS),
-        Command::Bench { what: Bench::Client } => package::bench(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Bench(Bench::Reliability { repetitions }) => build::bench(&repo, repetitions),
+        Command::Bench(Bench::Client) => package::bench(&repo).map(|()| ExitCode::SUCCESS),
         Command::Openapi => build::openapi(&repo),
         Command::Fuzz => {
             repo::run(&mut build::dev_server(&repo))?;

@@ -227,7 +227,7 @@ mod tests {
     use crate::store::{
         TurnStore as _,
         conformance::{another_turn, busy_record, everything},
-        postgres::PostgresStore,
+        postgres::{self, PostgresStore},
         sqlite::SqliteStore,
     };
 
@@ -254,6 +254,7 @@ mod tests {
         let mut orphans = there.running_processes().await.unwrap();
         let process = orphans.pop().unwrap();
         assert_eq!(there.orphans(process).await.unwrap(), here.orphans(process).await.unwrap());
+        postgres::register(&there, [process]).await;
         another_turn(&there).await;
     }
 }
