@@ -49,8 +49,11 @@ const WITH_PARAMETERS: [&str; 2] =
 /// belongs into the body.
 pub async fn refuse_unknown(request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let takes_none =
-        request.extensions().get::<MatchedPath>().is_some_and(|path| !(reads && WITH_PARAMETERS.contains(&path.as_str())));
+    // A sign-in link is followed from anywhere, and mail programs add theirs.
+    let takes_none = request
+        .extensions()
+        .get::<MatchedPath>()
+        .is_some_and(|path| !(reads && (WITH_PARAMETERS.contains(&path.as_str()) || path.as_str().starts_with("/auth/link/"))));
     if takes_none && let Err(error) = parse(request.uri().query(), []) {
         return error.into_response();
     }

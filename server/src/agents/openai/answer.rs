@@ -157,12 +157,18 @@ struct Delta<'a> {
 /// A piece of a tool call, or all of it.
 #[derive(Deserialize)]
 struct Piece<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "index")]
     index: Option<u64>,
     #[serde(borrow, default)]
     id: Option<Text<'a>>,
     #[serde(borrow, default)]
     function: Option<Function<'a>>,
+}
+
+/// What is no number from 0 on says nothing.
+fn index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let raw = Option::<&RawValue>::deserialize(deserializer)?;
+    Ok(raw.and_then(|raw| raw.get().trim_matches('"').parse().ok()))
 }
 
 #[derive(Deserialize)]

@@ -339,6 +339,7 @@ async fn shutting_down() -> Vec<Answer> {
         world.post(&chat(), &olga, json!({ "message": "x" })).await,
         world.post(&format!("{BASE}/chat/resume"), &olga, answer).await,
         world.send("GET", "/readyz", &[], None).await,
+        world.get("/push", &olga).await,
     ]
 }
 
