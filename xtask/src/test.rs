@@ -101,6 +101,10 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         tally.check("lints", || {
             run(repo.cargo(["clippy", "--workspace", "--keep-going", "--all-targets", "--", "--deny", "warnings"]))
         });
+        // As it is released: the tests have the server with every feature.
+        tally.check("lints (server without features)", || {
+            run(repo.cargo(["clippy", "--package", "turnfast", "--bins", "--", "--deny", "warnings"]))
+        });
         tally.check("lints (browser)", || {
             let mut clippy = repo.cargo(["clippy", "--keep-going", "--target", WASM, "--all-targets"]);
             clippy.args(BROWSER_PACKAGES.map(|package| format!("--package={package}")));
