@@ -7,6 +7,7 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Command, ExitCode, Stdio},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
@@ -27,13 +28,18 @@ struct Tally {
     failed: u64,
     /// Steps with a failure in them.
     failures: Vec<&'static str>,
+    /// How long each step took.
+    times: Vec<(&'static str, Duration)>,
 }
 
 impl Tally {
     /// A step that counts as one.
     fn check(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) {
         heading(name);
-        match step() {
+        let begun = Instant::now();
+        let outcome = step();
+        self.times.push((name, begun.elapsed()));
+        match outcome {
             Ok(()) => self.passed += 1,
             Err(error) => self.failure(name, 1, &error),
         }
@@ -42,6 +48,7 @@ impl Tally {
     /// A step whose tests count one by one.
     fn tests(&mut self, name: &'static str, must_find: bool, commands: impl IntoIterator<Item = Command>) {
         heading(name);
+        let begun = Instant::now();
         let (mut found, mut complete) = (0, true);
         for mut command in commands {
             let (counts, outcome) = run_tests(&mut command);
@@ -53,6 +60,7 @@ impl Tally {
                 self.failure(name, counts.failed.max(1), &error);
             }
         }
+        self.times.push((name, begun.elapsed()));
         if found == 0 && complete && must_find {
             self.failure(name, 1, &anyhow::anyhow!("no test was found"));
         }
@@ -137,6 +145,10 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         tally.tests("conformance", true, [suite]);
     }
 
+    println!("\n==> time");
+    for (name, time) in &tally.times {
+        println!("{:>6} s  {name}", time.as_secs());
+    }
     println!();
     if !tally.failures.is_empty() {
         println!("failed: {}", tally.failures.join(", "));
