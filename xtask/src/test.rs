@@ -4,9 +4,12 @@
 //! that features do not differ between them, and the web app is built before the server that carries it.
 
 use std::{
+    env,
     io::{BufRead, BufReader},
+    num::NonZero,
     path::Path,
     process::{Command, ExitCode, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -131,6 +134,11 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         tally.check("answers and their document", || fuzz::run_against_server(repo));
     }
     let mut end_to_end = cargo_test(&["--test", "*"]);
+    if env::var_os("RUST_TEST_THREADS").is_none() {
+        // They wait for servers, browsers and timers more than they compute.
+        let threads = 2 * thread::available_parallelism().map_or(2, NonZero::get);
+        end_to_end.env("RUST_TEST_THREADS", threads.to_string());
+    }
     end_to_end
         .env("TURNFAST_BIN", repo.target("debug/turnfast"))
         .env("TURNFAST_TEST_PROVIDER_BIN", repo.target("debug/turnfast-test-provider"))
