@@ -1,7 +1,7 @@
 //! Who and what the tests talk to.
 
 use anyhow::{Context, Result, ensure};
-use http::Method;
+use http::{Method, StatusCode};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use turnfast_shared::{
@@ -12,7 +12,10 @@ use turnfast_shared::{
     message::ResumeData,
 };
 
-use crate::client::{Client, Live, Started, answer, assistant};
+use crate::{
+    client::{Client, Live, Started, answer, assistant},
+    within,
+};
 
 /// What is tested.
 #[derive(Clone, Debug)]
@@ -123,6 +126,15 @@ impl House {
     /// The same as JSON, for what is in it and what is not.
     pub async fn read_json(&self, thread: ThreadId, query: &str) -> Result<Value> {
         answer(self.at(&self.owner, Method::GET, &format!("/chat/{thread}/messages{query}"))).await
+    }
+
+    /// The events of a stream as they came, unread: a type would not see a field that it does not know.
+    pub async fn events(&self, request: RequestBuilder) -> Result<Vec<Value>> {
+        let response = within("a stream", request.send()).await?;
+        let (status, text) = (response.status(), within("its end", response.text()).await?);
+        ensure!(status == StatusCode::OK, "{status}: {text}");
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|json| serde_json::from_str(json).with_context(|| json.to_owned())).collect()
     }
 
     /// Reads at the second process until `found` is content, again whenever a notification says so.
