@@ -293,7 +293,8 @@ impl EventStream {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
             }
-            let chunk = tokio::time::timeout(crate::patience(), self.response.chunk()).await.context("the stream stands still")?;
+            let chunk =
+                tokio::time::timeout(crate::patience(), self.response.chunk()).await.context("the stream stands still")?;
             match chunk {
                 Ok(Some(bytes)) => self.parser.feed(&bytes, |event| self.ready.push_back(event))?,
                 Ok(None) => return Ok(None),

@@ -224,6 +224,8 @@ async fn threads(house: Arc<House>) -> Result<()> {
         let query = cursor.as_ref().map_or_else(|| "?limit=2".to_owned(), |cursor| format!("?limit=2&cursor={cursor}"));
         let page = page(&house, &query).await?;
         ensure!(page.threads.len() <= 2, "{page:?} is longer than asked for");
+        ensure!(page.threads.is_sorted_by(|one, next| one.updated_at >= next.updated_at), "{page:?} is not newest first");
+        ensure!(page.next_cursor.is_none() || page.next_cursor != cursor, "the cursor of {page:?} leads to where it came from");
         for row in page.threads {
             // Other tests' threads move to the front meanwhile; ours stand still.
             if wanted.contains(&row.id) {

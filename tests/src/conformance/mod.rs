@@ -22,6 +22,18 @@ pub use self::house::{House, Target};
 /// Tests that run at the same time. Below the number of turns that one user may have running by default.
 const AT_ONCE: usize = 4;
 
+/// Configuration of a server that the suite can test: two members, `alice` and `bob`, who may talk to the demo agent.
+pub const CONFIG: &str = r#"
+[[projects]]
+id = "demo"
+members = { alice = "member", bob = "member" }
+
+[[agents]]
+project = "demo"
+id = "assistant"
+engine = "demo"
+"#;
+
 type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// How a line of the contract is shown.

@@ -463,7 +463,8 @@ async fn etag(house: Arc<House>) -> Result<()> {
             Ordering::Greater => other,
         };
         title += 1;
-        let rename = house.at(&house.owner, Method::PATCH, &format!("/threads/{behind}")).json(&json!({"title": format!("{title}")}));
+        let rename =
+            house.at(&house.owner, Method::PATCH, &format!("/threads/{behind}")).json(&json!({"title": format!("{title}")}));
         answer::<Value>(rename).await?;
     }
     let request = house.at(&house.second, Method::GET, &format!("/chat/{other}/messages"));
