@@ -354,25 +354,29 @@ async fn openapi(house: Arc<House>) -> Result<()> {
         ("post", "/chat"),
         ("post", "/chat/resume"),
         ("get", "/messages"),
-        ("delete", "/executions/{executionId}"),
-        ("delete", "/chat/runs/{runId}"),
+        ("delete", "/executions/{}"),
+        ("delete", "/chat/runs/{}"),
         ("get", "/threads"),
-        ("get", "/threads/{threadId}"),
-        ("patch", "/threads/{threadId}"),
-        ("delete", "/threads/{threadId}"),
-        ("get", "/chat/attachments/{id}"),
+        ("get", "/threads/{}"),
+        ("patch", "/threads/{}"),
+        ("delete", "/threads/{}"),
+        ("get", "/chat/attachments/{}"),
         ("get", "/push"),
         ("post", "/auth/login"),
         ("post", "/auth/logout"),
         ("get", "/auth/me"),
         ("get", "/projects"),
         ("get", "/agents/v2"),
-        ("get", "/agents/v2/{agentId}"),
+        ("get", "/agents/v2/{}"),
         ("get", "/healthz"),
         ("get", "/readyz"),
         ("get", "/openapi.json"),
     ] {
-        let found = paths.iter().any(|(path, operations)| path.ends_with(end) && operations.get(method).is_some());
+        // What a place in a path is called is nobody's promise.
+        let shape = |path: &str| {
+            path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part }).collect::<Vec<_>>().join("/")
+        };
+        let found = paths.iter().any(|(path, operations)| shape(path).ends_with(end) && operations.get(method).is_some());
         ensure!(found, "{method} …{end} is not in {:?}", paths.keys());
     }
     Ok(())
