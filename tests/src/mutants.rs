@@ -30,8 +30,8 @@ use crate::client::http;
 /// How long a line waits for what a mutant keeps back.
 const SOON: Duration = Duration::from_secs(3);
 
-/// What the proxy answers where it fails itself.
-pub const BROKEN: StatusCode = StatusCode::BAD_GATEWAY;
+/// What the proxy says where it fails itself: a line must not take that for a broken contract.
+pub const BROKEN: &str = "the mutant's proxy failed";
 
 /// A server that is broken in one thing.
 #[derive(Clone, Copy, Debug)]
@@ -141,8 +141,8 @@ impl Call {
 struct Memory {
     /// The newest execution of each thread.
     newest: Mutex<HashMap<String, String>>,
-    /// The first answer at each path, and how many there were.
-    first: Mutex<HashMap<String, (Value, usize)>>,
+    /// The first answer at each path, and whether the last one was another.
+    first: Mutex<HashMap<String, (Value, bool)>>,
     /// Refusals so far.
     refused: Mutex<u64>,
     /// A body that broke off was completed.
@@ -204,9 +204,8 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     let answer = tokio::spawn(async move { shared.forward(request).await });
     match answer.await {
         Ok(Ok(response)) => response,
-        // A line must not take a broken proxy for a broken contract: this status is in no line.
-        Ok(Err(error)) => (BROKEN, format!("{error:#}")).into_response(),
-        Err(error) => (BROKEN, error.to_string()).into_response(),
+        Ok(Err(error)) => (StatusCode::BAD_GATEWAY, format!("{BROKEN}: {error:#}")).into_response(),
+        Err(error) => (StatusCode::BAD_GATEWAY, format!("{BROKEN}: {error}")).into_response(),
     }
 }
 
@@ -537,16 +536,16 @@ pub const MUTANTS: &[Mutant] = &[
         Fault::Push(|event, _| (event["type"] != "agentExecutionUpdated").then_some(event)),
     ),
     mutant(
-        "every other read is an old one",
+        "reads go back to the first one",
         &["2.4"],
         Fault::Answer(|call, _, json, memory| {
             if call.reads_messages() {
                 let mut first = locked(&memory.first);
-                let (first, count) = first.entry(call.path.clone()).or_insert_with(|| (json.clone(), 0));
-                *count += 1;
-                if *count % 2 == 0 {
+                let (first, went_on) = first.entry(call.path.clone()).or_insert_with(|| (json.clone(), false));
+                if *went_on {
                     *json = first.clone();
                 }
+                *went_on = json["revision"] != first["revision"];
             }
         }),
     ),

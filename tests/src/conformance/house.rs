@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use turnfast_shared::{
     Event, Message,
     api::{ChatRequest, ResumeRequest, ThreadSnapshot},
@@ -89,6 +90,31 @@ impl House {
     /// A request of `who` to a path below the agent's.
     pub fn at(&self, who: &Client, method: Method, path: &str) -> RequestBuilder {
         who.agent(method, self.agent(), path)
+    }
+
+    /// The server's address as plain HTTP has it.
+    fn authority(&self) -> Result<&str> {
+        let authority = self.target.url.strip_prefix("http://");
+        authority.context("this test speaks plain HTTP only; run it at the server itself, without the proxy")
+    }
+
+    /// A connection to the server, which takes in little at a time where it is told how much.
+    pub(super) async fn connect(&self, recv_buffer: Option<u32>) -> Result<TcpStream> {
+        let address = lookup_host(self.authority()?).await?.next().context("the server's address")?;
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        if let Some(bytes) = recv_buffer {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        within("a connection", socket.connect(address)).await
+    }
+
+    /// What comes before the body of the owner's POST to a path below the agent's.
+    pub(super) fn post_head(&self, path: &str, length: usize) -> Result<String> {
+        let (authority, Target { project, agent, token, .. }) = (self.authority()?, &self.target);
+        Ok(format!(
+            "POST /projects/{project}/agents/v2/{agent}{path} HTTP/1.1\r\nhost: {authority}\r\nauthorization: Bearer {token}\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+        ))
     }
 
     /// A submit of the owner that need not succeed.

@@ -191,7 +191,14 @@ async fn later_turns(house: Arc<House>) -> Result<()> {
     // The suspended execution is over: another one goes on in its place.
     let stale = house.at(&house.owner, Method::DELETE, &format!("/chat/{}/executions/{}", first.thread, first.execution));
     same("the stale Stop", answer::<serde_json::Value>(stale).await?, serde_json::json!({"cancelRequested": false}))?;
-    same("the resumed execution", resumed.done().await?, ExecutionStatus::Success)
+    same("the resumed execution", resumed.done().await?, ExecutionStatus::Success)?;
+    let mut next = house.say_in(first.thread, "/slow 100").await?;
+    for over in [first.execution, resumed.started.execution] {
+        same("another stale Stop", house.stop(first.thread, over).await?, false)?;
+    }
+    same("what runs", house.read(first.thread).await?.active_execution_id, Some(next.started.execution))?;
+    house.stop(first.thread, next.started.execution).await?;
+    next.rest().await
 }
 
 async fn twice(house: Arc<House>) -> Result<()> {

@@ -1,15 +1,12 @@
 //! Section 4: the live stream. That ids grow by one, that `execution-started` is first and that nothing follows `done`, the client
 //! of these tests checks on every stream.
 
-use std::{collections::HashSet, net::SocketAddr, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
 use anyhow::{Context, Result, bail, ensure};
 use http::Method;
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpSocket, lookup_host},
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use turnfast_shared::{Event, ExecutionStatus, Part, ids::ThreadId, message::ResumeData};
 use uuid::Uuid;
 
@@ -358,24 +355,11 @@ async fn suspended(house: Arc<House>) -> Result<()> {
 /// A submit over a connection that takes little and from which nothing is read. Its turn writes more than such a connection and the
 /// server's buffer hold.
 async fn slow_reader(house: Arc<House>) -> Result<()> {
-    let Some(authority) = house.target.url.strip_prefix("http://") else {
-        bail!("this test speaks plain HTTP only; run it at the server itself, without the proxy")
-    };
-    let address: SocketAddr = lookup_host(authority).await?.next().context("the server's address")?;
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    socket.set_recv_buffer_size(4_096)?;
-    let mut connection = within("a connection", socket.connect(address)).await?;
+    let mut connection = house.connect(Some(4_096)).await?;
     let thread = ThreadId::from(Uuid::new_v4());
     let body = json!({"message": "/long 100000", "sessionId": thread, "newSession": true}).to_string();
-    let request = format!(
-        "POST /projects/{}/agents/v2/{}/chat HTTP/1.1\r\nhost: {authority}\r\nauthorization: Bearer {}\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        house.target.project,
-        house.target.agent,
-        house.target.token,
-        body.len()
-    );
-    connection.write_all(request.as_bytes()).await?;
+    let head = house.post_head("/chat", body.len())?;
+    connection.write_all(format!("{head}{body}").as_bytes()).await?;
     let mut head = [0; 12];
     within("a status line", connection.read_exact(&mut head)).await?;
     same("the status line", &head, b"HTTP/1.1 200")?;

@@ -47,7 +47,7 @@ fn judge(mutant: Option<&Mutant>, case: Case, outcome: Outcome) -> Option<String
         (None, outcome) => Some(format!("{}: {outcome:?} where nothing is broken", case.id)),
         (Some(mutant), Outcome::Failed(why)) => {
             // That something took too long, or that the proxy failed, says nothing of the line.
-            let for_another_reason = (!mutant.keeps_back && why.contains("waited ")) || why.contains(BROKEN.as_str());
+            let for_another_reason = (!mutant.keeps_back && why.contains("waited ")) || why.contains(BROKEN);
             for_another_reason.then(|| format!("{}: where {}, it failed for another reason: {why}", case.id, mutant.breaks))
         }
         (Some(mutant), outcome) => Some(format!("{}: {outcome:?} where {}", case.id, mutant.breaks)),
