@@ -248,11 +248,13 @@ pub async fn refusal(request: RequestBuilder) -> Result<Problem> {
 
 async fn problem(response: Response) -> Result<Problem> {
     let status = response.status();
+    let comes_back = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let kind = response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let body = within("a body", response.text()).await?;
     ensure!(kind == "application/problem+json", "{status} with a body of type `{kind}`: {body}");
     let problem: Problem = serde_json::from_str(&body).with_context(|| format!("{status}: {body}"))?;
     ensure!(problem.status == status.as_u16() && problem.code.status() == status.as_u16(), "{status} does not go with {body}");
+    ensure!(!matches!(problem.status, 429 | 503) || comes_back.is_some(), "{status} without a time to come back: {body}");
     Ok(problem)
 }
 
@@ -291,7 +293,8 @@ impl EventStream {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
             }
-            let chunk = tokio::time::timeout(crate::GUARD, self.response.chunk()).await.context("the stream stands still")?;
+            let chunk =
+                tokio::time::timeout(crate::patience(), self.response.chunk()).await.context("the stream stands still")?;
             match chunk {
                 Ok(Some(bytes)) => self.parser.feed(&bytes, |event| self.ready.push_back(event))?,
                 Ok(None) => return Ok(None),
@@ -463,6 +466,15 @@ impl Push {
     /// # Errors
     /// The stream ended.
     pub async fn next(&mut self) -> Result<PushEvent> {
+        let next = self.next_json().await?;
+        serde_json::from_value(next.clone()).with_context(|| next.to_string())
+    }
+
+    /// The same as it came: a type would not see a field that it does not know.
+    ///
+    /// # Errors
+    /// The stream ended.
+    pub async fn next_json(&mut self) -> Result<Value> {
         let next = self.stream.next().await?.with_context(|| format!("`/push` ended: {:?}", self.stream.broken))?;
         serde_json::from_str(&next.data).with_context(|| next.data.clone())
     }

@@ -4,7 +4,8 @@
 //! What it writes follows from the conversation alone, and a reply that a restart cut off goes on at the word where it stopped.
 //!
 //! Its first reply in a thread says that no model is behind it, except where the text is to be exactly the words that were asked
-//! for (`/slow`, `/long`). `/delegate N` gives its child the task `/words N`: N words, one every 20 ms.
+//! for (`/slow`, `/long`). `/delegate N` gives its child the task `/words N`: it reasons, looks at the clock, and writes N words, one
+//! every 20 ms.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -103,7 +104,14 @@ impl DemoModel {
         match command {
             "/slow" => write(Some(SLOW)),
             "/long" => write(None),
-            "/words" => write(Some(CHILD)),
+            // The child of `/delegate`. It shows everything that a child's trace has a place for.
+            "/words" => match (count(), call) {
+                (Ok(count), Some(_)) => vec![Act::Say { text: words(count), pause: Some(CHILD) }],
+                (Ok(_), None) => {
+                    vec![Act::Think("Before I write, I look at the clock."), Act::Call { tool: Clock::NAME, input: json!({}) }]
+                }
+                (Err(refusal), _) => refusal,
+            },
             "/think" => vec![
                 Act::Think(
                     "The message asks for some thought first. The demo has none to offer, so it counts to three: one, two, three.",

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use turnfast_shared::{ExecutionStatus, Message, Timeline, ToolState, event::Suspension, message::SuspendPayload, sse};
@@ -409,6 +409,11 @@ async fn an_execution_that_lost_its_claim_writes_nothing_more() {
     }
     let message = world.messages().await.pop().unwrap();
     assert_eq!((message.text().as_str(), message.execution_status), ("mine", Some(ExecutionStatus::Interrupted)));
+    while let Some(told) = follower.changed().now_or_never().flatten() {
+        if let Told::Changed(updates) = told {
+            assert!(updates.iter().all(|update| update.revision < message.revision), "a late write is told of: {updates:?}");
+        }
+    }
 }
 
 #[tokio::test]

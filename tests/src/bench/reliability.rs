@@ -1,4 +1,4 @@
-//! How soon other processes notice: the death of one, and a Stop that was asked of another.
+//! How soon what happens shows: text in the record, and at other processes the death of one and a Stop that was asked of another.
 
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,11 @@ use crate::{
 const TURNS: usize = 4;
 
 /// Runs two processes on a PostgreSQL of its own, kills one of them `repetitions` times, and as often stops a turn of one at the
-/// other.
+/// other and waits for the text of one.
 ///
 /// # Errors
 /// PostgreSQL or the server is missing, or a turn does not end as it must.
-pub async fn run(repetitions: usize) -> Result<[Measure; 2]> {
+pub async fn run(repetitions: usize) -> Result<[Measure; 3]> {
     let provider = Provider::start().await?;
     let installation = Installation::with_provider(&provider)?.on_postgres(turnfast_test_postgres::database()?);
     let mut survivor = installation.serve().await?;
@@ -69,9 +69,39 @@ pub async fn run(repetitions: usize) -> Result<[Measure; 2]> {
         ensure!(answer.cancel_requested && end == End::HungUp, "the turn was not stopped");
         reader.settled("assistant", started.thread).await?;
     }
+
+    let mut texts = Measure::new(
+        "from the first delta on the live stream until a reader at another process sees its text in the record",
+        Duration::from_millis(250),
+    );
+    for _ in 0..repetitions {
+        texts.samples.push(recorded(&at_owner, &reader).await?);
+    }
     survivor.hush();
     owner.hush();
-    Ok([deaths, stops])
+    Ok([deaths, stops, texts])
+}
+
+/// How long after the first delta of a turn its text is read, by who reads when told to.
+async fn recorded(client: &Client, reader: &Client) -> Result<Duration> {
+    let mut live = client.say("assistant", "[[words:1]][[stall]]").await?;
+    let started = live.started;
+    let mut push = reader.push().await?;
+    live.until_text("word1").await?;
+    let said = Instant::now();
+    let waited = within("the text in the record", async {
+        loop {
+            let read = reader.read("assistant", started.thread).await?;
+            if read.messages.last().is_some_and(|message| message.text().contains("word1")) {
+                return anyhow::Ok(said.elapsed());
+            }
+            while !matches!(push.next().await?, PushEvent::AgentExecutionUpdated(update) if update.thread_id == started.thread) {}
+        }
+    })
+    .await?;
+    reader.stop("assistant", started.thread, started.execution).await?;
+    live.rest().await?;
+    Ok(waited)
 }
 
 /// A turn that has said something, which is recorded, and says no more.

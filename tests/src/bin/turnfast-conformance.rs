@@ -11,18 +11,6 @@ use turnfast_tests::{
 const USAGE: &str = "usage: cargo xtask conformance [--url URL --token TOKEN --other-token TOKEN] [--second-url URL] \
                      [--project demo] [--agent assistant] [--filter TEXT] [--write]";
 
-/// The own server's configuration: two members who may talk to the demo agent.
-const CONFIG: &str = r#"
-[[projects]]
-id = "demo"
-members = { alice = "member", bob = "member" }
-
-[[agents]]
-project = "demo"
-id = "assistant"
-engine = "demo"
-"#;
-
 #[derive(Default)]
 struct Args {
     url: Option<String>,
@@ -70,7 +58,7 @@ async fn conformance(args: Args) -> Result<ExitCode> {
             Target { url, second_url: args.second_url, token, other_token, project, agent }
         }
         (None, None, None) => {
-            let installation = Installation::with_config(CONFIG)?;
+            let installation = Installation::with_config(conformance::CONFIG)?;
             let (token, other_token) = (installation.user("alice").await?, installation.user("bob").await?);
             let server = installation.serve().await?;
             let url = server.url.clone();

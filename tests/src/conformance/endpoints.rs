@@ -38,13 +38,19 @@ pub(super) const CASES: &[Case] = cases! {
     "3 DELETE /threads/{threadId}", "A thread is deleted, but not while it runs a turn" => test delete;
     "3 GET /chat/attachments/{id}", "Bytes come with `nosniff` and a sandbox policy, for their owner alone" => test attachment_bytes;
     "3 GET /push", "Whoever is signed in may follow, and nobody else" => test push;
+    "3 scopes", "Every route lets in whom its row says, and nobody else" => elsewhere "server/src/http/tests/access.rs", "every_route_lets_in_whom_it_should_and_nobody_else";
+    "3 owner", "A route of an owner finds nothing for anyone else, a thread's readers are its project's only where it is theirs"
+        => elsewhere "tests/tests/e2e/access.rs", "a_private_thread_does_not_exist_for_anyone_else";
+    "3 bearer", "A bearer token works everywhere a cookie does" => elsewhere "server/src/http/auth/tests.rs", "a_bearer_token_works_everywhere_and_needs_no_origin";
     "3 POST /auth/login", "A password signs in by cookie" => elsewhere "tests/tests/e2e/smoke.rs", "a_password_signs_in_and_a_wrong_one_does_not";
     "3 POST /auth/logout", "Signing out ends the session" => elsewhere "server/src/http/auth/tests.rs", "a_person_signs_in_and_out";
     "3 GET /auth/me", "It says who the caller is" => test me;
     "3 GET /projects", "The projects that the caller may use" => test projects;
     "3 GET /projects/{p}/agents/v2", "The agents of a project, and one of them" => test agents;
     "3 GET /healthz, /readyz", "Both answer without credentials" => test health;
-    "3 GET /openapi.json", "The description of the interface, without credentials" => test openapi;
+    "3 GET /openapi.json", "The description of the interface, with every row of the table, without credentials" => test openapi;
+    "3 GET /metrics", "Whoever reaches the server's address reaches no metrics" => test no_metrics_here;
+    "3 GET /metrics on its own listener", "Metrics, for whoever reaches that address" => missing "this version has no metrics; `metrics_listen` says so";
 };
 
 async fn chat(house: Arc<House>) -> Result<()> {
@@ -99,7 +105,9 @@ async fn attach(house: &House) -> Result<(ThreadId, Uuid)> {
 }
 
 async fn attachments(house: Arc<House>) -> Result<()> {
-    attach(&house).await?;
+    let (thread, _) = attach(&house).await?;
+    let blank = ChatRequest { session_id: Some(thread), attachments: vec![note()], ..ChatRequest::default() };
+    same("files without a word", house.say_as(&blank).await?.done().await?, ExecutionStatus::Success)?;
     let bad = json!({"message": "hi", "attachments": [{"name": "x", "mediaType": "text/plain", "data": "no base64 !"}]});
     same("bytes that are none", refusal(house.chat(&bad)).await?.code, Code::InvalidRequest)
 }
@@ -216,6 +224,8 @@ async fn threads(house: Arc<House>) -> Result<()> {
         let query = cursor.as_ref().map_or_else(|| "?limit=2".to_owned(), |cursor| format!("?limit=2&cursor={cursor}"));
         let page = page(&house, &query).await?;
         ensure!(page.threads.len() <= 2, "{page:?} is longer than asked for");
+        ensure!(page.threads.is_sorted_by(|one, next| one.updated_at >= next.updated_at), "{page:?} is not newest first");
+        ensure!(page.next_cursor.is_none() || page.next_cursor != cursor, "the cursor of {page:?} leads to where it came from");
         for row in page.threads {
             // Other tests' threads move to the front meanwhile; ours stand still.
             if wanted.contains(&row.id) {
@@ -340,6 +350,41 @@ async fn openapi(house: Arc<House>) -> Result<()> {
     let document: Value = answer(house.nobody.request(Method::GET, "/openapi.json")).await?;
     ensure!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.")), "an OpenAPI 3 document");
     let paths = document["paths"].as_object().context("paths")?;
-    ensure!(paths.keys().any(|path| path.ends_with("/chat/resume")), "{:?}", paths.keys());
+    for (method, end) in [
+        ("post", "/chat"),
+        ("post", "/chat/resume"),
+        ("get", "/messages"),
+        ("delete", "/executions/{}"),
+        ("delete", "/chat/runs/{}"),
+        ("get", "/threads"),
+        ("get", "/threads/{}"),
+        ("patch", "/threads/{}"),
+        ("delete", "/threads/{}"),
+        ("get", "/chat/attachments/{}"),
+        ("get", "/push"),
+        ("post", "/auth/login"),
+        ("post", "/auth/logout"),
+        ("get", "/auth/me"),
+        ("get", "/projects"),
+        ("get", "/agents/v2"),
+        ("get", "/agents/v2/{}"),
+        ("get", "/healthz"),
+        ("get", "/readyz"),
+        ("get", "/openapi.json"),
+    ] {
+        // What a place in a path is called is nobody's promise.
+        let shape = |path: &str| {
+            path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part }).collect::<Vec<_>>().join("/")
+        };
+        let found = paths.iter().any(|(path, operations)| shape(path).ends_with(end) && operations.get(method).is_some());
+        ensure!(found, "{method} …{end} is not in {:?}", paths.keys());
+    }
+    Ok(())
+}
+
+async fn no_metrics_here(house: Arc<House>) -> Result<()> {
+    for who in [&house.nobody, &house.owner] {
+        same("/metrics", refusal(who.request(Method::GET, "/metrics")).await?.code, Code::NotFound)?;
+    }
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! Who and what the tests talk to.
 
 use anyhow::{Context, Result, ensure};
-use http::Method;
+use http::{Method, StatusCode};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use turnfast_shared::{
     Event, Message,
     api::{ChatRequest, ResumeRequest, ThreadSnapshot},
@@ -12,7 +13,10 @@ use turnfast_shared::{
     message::ResumeData,
 };
 
-use crate::client::{Client, Live, Started, answer, assistant};
+use crate::{
+    client::{Client, Live, Started, answer, assistant},
+    within,
+};
 
 /// What is tested.
 #[derive(Clone, Debug)]
@@ -88,6 +92,31 @@ impl House {
         who.agent(method, self.agent(), path)
     }
 
+    /// The server's address as plain HTTP has it.
+    fn authority(&self) -> Result<&str> {
+        let authority = self.target.url.strip_prefix("http://");
+        authority.context("this test speaks plain HTTP only; run it at the server itself, without the proxy")
+    }
+
+    /// A connection to the server, which takes in little at a time where it is told how much.
+    pub(super) async fn connect(&self, recv_buffer: Option<u32>) -> Result<TcpStream> {
+        let address = lookup_host(self.authority()?).await?.next().context("the server's address")?;
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        if let Some(bytes) = recv_buffer {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        within("a connection", socket.connect(address)).await
+    }
+
+    /// What comes before the body of the owner's POST to a path below the agent's.
+    pub(super) fn post_head(&self, path: &str, length: usize) -> Result<String> {
+        let (authority, Target { project, agent, token, .. }) = (self.authority()?, &self.target);
+        Ok(format!(
+            "POST /projects/{project}/agents/v2/{agent}{path} HTTP/1.1\r\nhost: {authority}\r\nauthorization: Bearer {token}\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+        ))
+    }
+
     /// A submit of the owner that need not succeed.
     pub fn chat(&self, body: &Value) -> RequestBuilder {
         self.at(&self.owner, Method::POST, "/chat").json(body)
@@ -123,6 +152,15 @@ impl House {
     /// The same as JSON, for what is in it and what is not.
     pub async fn read_json(&self, thread: ThreadId, query: &str) -> Result<Value> {
         answer(self.at(&self.owner, Method::GET, &format!("/chat/{thread}/messages{query}"))).await
+    }
+
+    /// The events of a stream as they came, unread: a type would not see a field that it does not know.
+    pub async fn events(&self, request: RequestBuilder) -> Result<Vec<Value>> {
+        let response = within("a stream", request.send()).await?;
+        let (status, text) = (response.status(), within("its end", response.text()).await?);
+        ensure!(status == StatusCode::OK, "{status}: {text}");
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|json| serde_json::from_str(json).with_context(|| json.to_owned())).collect()
     }
 
     /// Reads at the second process until `found` is content, again whenever a notification says so.

@@ -22,6 +22,18 @@ pub use self::house::{House, Target};
 /// Tests that run at the same time. Below the number of turns that one user may have running by default.
 const AT_ONCE: usize = 4;
 
+/// Configuration of a server that the suite can test: two members, `alice` and `bob`, who may talk to the demo agent.
+pub const CONFIG: &str = r#"
+[[projects]]
+id = "demo"
+members = { alice = "member", bob = "member" }
+
+[[agents]]
+project = "demo"
+id = "assistant"
+engine = "demo"
+"#;
+
 type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// How a line of the contract is shown.
@@ -33,6 +45,8 @@ enum How {
     Alone(fn(Arc<House>) -> Running),
     /// By a test of the project that is no black box: its file and name.
     Elsewhere(&'static str, &'static str),
+    /// Not at all: why.
+    Missing(&'static str),
 }
 
 /// One line of the contract.
@@ -51,9 +65,11 @@ impl std::fmt::Debug for Case {
     }
 }
 
-/// Makes a list of cases: `id, what it shows => function`, or `=> alone function`, or `=> elsewhere "file", "function"`.
+/// Makes a list of cases: `id, what it shows => test function`, or `=> alone function`, `=> elsewhere "file", "function"`, or
+/// `=> missing "why"`.
 macro_rules! cases {
     (@how elsewhere $file:literal, $name:literal) => { $crate::conformance::How::Elsewhere($file, $name) };
+    (@how missing $why:literal) => { $crate::conformance::How::Missing($why) };
     (@how alone $function:path) => { $crate::conformance::How::Alone(|house| Box::pin($function(house))) };
     (@how test $function:path) => { $crate::conformance::How::Test(|house| Box::pin($function(house))) };
     ($($id:literal, $shows:literal => $how:ident $($what:tt),+;)*) => {
@@ -86,7 +102,7 @@ pub enum Outcome {
     Passed,
     /// It does not; why.
     Failed(String),
-    /// Another test shows it.
+    /// Not tried: another test shows it, or nothing does.
     Elsewhere,
 }
 
@@ -113,6 +129,12 @@ impl Report {
              the competing answer of each test go there. Without `--url` it starts a server of its own. Lines that need more than that\n\
              name the test that shows them. The numbers are those of the contract's sections and promises.\n\n",
         );
+        text.push_str(
+            "The lines are tested themselves: `tests/src/mutants.rs` has a proxy that breaks one thing of the contract (an event, a\n\
+             field, a header, a status, a notification, what becomes of a request), a hundred of them, and `cargo xtask test` runs\n\
+             each against the lines that must fail of it, after all lines have passed through the same proxy when it breaks nothing.\n\
+             No line that says \"ok\" is without such a mutant.\n\n",
+        );
         let _ =
             write!(text, "`cargo xtask conformance --write` writes this page. Last run: {passed} passed, {failed} failed.\n\n");
         text.push_str("| line | what it shows | result |\n| --- | --- | --- |\n");
@@ -121,6 +143,7 @@ impl Report {
                 (Outcome::Passed, _) => "ok".to_owned(),
                 (Outcome::Failed(_), _) => "**failed**".to_owned(),
                 (Outcome::Elsewhere, How::Elsewhere(file, name)) => format!("`{file}`: `{name}`"),
+                (Outcome::Elsewhere, How::Missing(why)) => format!("**missing**: {why}"),
                 (Outcome::Elsewhere, _) => String::new(),
             };
             let _ = writeln!(text, "| {} | {} | {result} |", case.id, case.shows);
@@ -142,11 +165,7 @@ pub async fn run(target: Target, filter: Option<&str>) -> Result<Report> {
     let run_one = |(number, function): (usize, fn(Arc<House>) -> Running)| {
         let (house, case) = (house.clone(), chosen[number]);
         async move {
-            let outcome = match AssertUnwindSafe(function(house)).catch_unwind().await {
-                Ok(Ok(())) => Outcome::Passed,
-                Ok(Err(error)) => Outcome::Failed(format!("{error:#}")),
-                Err(_panic) => Outcome::Failed("the test panicked; see above".to_owned()),
-            };
+            let outcome = outcome(house, function).await;
             match &outcome {
                 Outcome::Failed(why) => println!("FAILED {} {}: {why}", case.id, case.shows),
                 _ => println!("ok {} {}", case.id, case.shows),
@@ -166,6 +185,36 @@ pub async fn run(target: Target, filter: Option<&str>) -> Result<Report> {
         outcomes[number] = outcome;
     }
     Ok(Report { results: chosen.iter().copied().zip(outcomes).collect() })
+}
+
+async fn outcome(house: Arc<House>, function: fn(Arc<House>) -> Running) -> Outcome {
+    match AssertUnwindSafe(function(house)).catch_unwind().await {
+        Ok(Ok(())) => Outcome::Passed,
+        Ok(Err(error)) => Outcome::Failed(format!("{error:#}")),
+        Err(_panic) => Outcome::Failed("the test panicked; see above".to_owned()),
+    }
+}
+
+impl Case {
+    /// Whether a test of this suite shows it.
+    #[must_use]
+    pub fn is_tried(&self) -> bool {
+        matches!(self.how, How::Test(_) | How::Alone(_))
+    }
+
+    /// Whether it is tried while nothing else runs.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        matches!(self.how, How::Alone(_))
+    }
+
+    /// Runs it.
+    pub async fn run(&self, house: Arc<House>) -> Outcome {
+        match self.how {
+            How::Test(function) | How::Alone(function) => outcome(house, function).await,
+            How::Elsewhere(..) | How::Missing(_) => Outcome::Elsewhere,
+        }
+    }
 }
 
 /// That two values are the same.

@@ -17,18 +17,29 @@ use super::{
     house::{House, text_of},
     same,
 };
-use crate::client::{answer, refusal};
+use crate::{
+    client::{answer, assistant, refusal},
+    within,
+};
 
 pub(super) const CASES: &[Case] = cases! {
-    "6.1", "A Stop whose user, agent, thread and execution do not belong together finds nothing and stops nothing" => test belongs_together;
+    "6.1", "A Stop whose user, project, agent, thread and execution do not belong together finds nothing and stops nothing" => test belongs_together;
     "6.2", "The wish is in the record before the answer" => elsewhere "tests/tests/e2e/stop.rs", "a_stop_that_was_answered_survives_the_process";
-    "6.3", "The turn ends `cancelled`, what was recorded stays, and the notification goes out" => test ends_cancelled;
+    "6.3", "The turn ends `cancelled`, and what was recorded stays" => test ends_cancelled;
+    "6.3 notification", "The owner is told of the end" => test is_told_of;
+    "6.3 lost telling", "A wish that nobody was told of is seen at the next recorded write"
+        => elsewhere "server/src/turns/tests.rs", "a_stop_that_only_the_record_knows_is_seen_at_the_next_write";
     "6.3 relay", "A Stop at another process reaches the one that runs the turn" => test at_another_connection;
     "6.4", "An execution that had ended: `cancelRequested: false`, never an error" => test never_an_error;
     "6.4 races", "Stops that race the turn's end are answered, and the record has one final state" => test races_the_end;
     "6 provider", "The provider's connection is closed" => elsewhere "tests/tests/e2e/stop.rs", "stop_closes_the_providers_connection_and_keeps_the_text";
-    "6 tools", "Running tools are told, children included" => test running_tools;
+    "6 provider of a child", "So is that of a child's, and of its child's"
+        => elsewhere "tests/tests/e2e/delegation.rs", "a_childs_progress_is_read_while_it_runs_and_stop_reaches_its_provider";
+    "6 tools", "A running tool is told" => elsewhere "tests/tests/e2e/mcp.rs", "stop_reaches_the_tool";
+    "6 tools of a child", "So is that of a child" => elsewhere "tests/tests/e2e/mcp.rs", "stop_reaches_the_tool_of_a_child";
+    "6 calls", "Calls that ran are `cancelled` in the record, and so are a child's steps over" => test running_calls;
     "6 suspension", "A Stop that races a suspension, or comes after it, ends the turn" => test races_a_suspension;
+    "6 suspended", "A suspended turn has no active execution; `DELETE …/chat/runs/{runId}` ends it" => test suspended_turn;
     "6 later turns", "A Stop of an execution that is over touches nothing that came after it" => test later_turns;
     "6 twice", "A second Stop of the same execution changes nothing" => test twice;
 };
@@ -48,6 +59,11 @@ async fn belongs_together(house: Arc<House>) -> Result<()> {
         let path = format!("/chat/{thread}/executions/{execution}");
         same(&path, refusal(house.at(who, Method::DELETE, &path)).await?.code, Code::NotFound)?;
     }
+    let (project, agent) = (&house.target.project, house.agent());
+    for base in [format!("/projects/{project}/agents/v2/no-such-agent"), format!("/projects/no-such-project/agents/v2/{agent}")] {
+        let stop = house.owner.request(Method::DELETE, &format!("{base}/chat/{thread}/executions/{execution}"));
+        same(&base, refusal(stop).await?.code, Code::NotFound)?;
+    }
     same("the turn", live.done().await?, ExecutionStatus::Success)
 }
 
@@ -62,6 +78,25 @@ async fn ends_cancelled(house: Arc<House>) -> Result<()> {
     ensure!(message.text().contains("word2") && !message.text().contains("word100"), "{}", message.text());
     same("stream and record", message.text(), live.text())?;
     same("the next turn", house.say_in(started.thread, "next").await?.done().await?, ExecutionStatus::Success)
+}
+
+async fn is_told_of(house: Arc<House>) -> Result<()> {
+    let mut live = house.say("/slow 100").await?;
+    let started = live.started;
+    live.until("a first delta", |event| matches!(event, Event::TextDelta { .. })).await?;
+    let mut push = house.owner.push().await?;
+    house.stop(started.thread, started.execution).await?;
+    same("the stream", live.done().await?, ExecutionStatus::Cancelled)?;
+    let last = house.read(started.thread).await?.revision;
+    within("a notification of the end", async {
+        loop {
+            let update = push.update().await?;
+            if update.is_some_and(|update| update.thread_id == started.thread && update.revision == last) {
+                return anyhow::Ok(());
+            }
+        }
+    })
+    .await
 }
 
 async fn at_another_connection(house: Arc<House>) -> Result<()> {
@@ -102,14 +137,30 @@ async fn races_the_end(house: Arc<House>) -> Result<()> {
     Ok(())
 }
 
-async fn running_tools(house: Arc<House>) -> Result<()> {
+async fn suspended_turn(house: Arc<House>) -> Result<()> {
+    let (started, asked) = house.suspended("/ask").await?;
+    same("what runs", house.read(started.thread).await?.active_execution_id, None)?;
+    let cancel = house.at(&house.owner, Method::DELETE, &format!("/chat/runs/{}", asked.run_id));
+    same("the answer", answer::<serde_json::Value>(cancel).await?, serde_json::json!({"cancelled": true}))?;
+    let read = house.read(started.thread).await?;
+    same("what is open", read.open_suspensions.len(), 0)?;
+    same("the status", assistant(&read)?.execution_status, Some(ExecutionStatus::Cancelled))
+}
+
+async fn running_calls(house: Arc<House>) -> Result<()> {
     let mut live = house.say("/delegate 500").await?;
-    live.until("a child", |event| matches!(event, Event::SubagentChunk { .. })).await?;
+    // Its child has called a tool by the time it writes.
+    let writes =
+        |event: &Event| matches!(event, Event::SubagentChunk { chunk, .. } if matches!(**chunk, Event::TextDelta { .. }));
+    live.until("a child that writes", writes).await?;
     house.stop(live.started.thread, live.started.execution).await?;
     same("the stream", live.done().await?, ExecutionStatus::Cancelled)?;
     let message = house.settled(live.started.thread).await?;
-    let states: Vec<_> = message.content.iter().filter_map(Part::as_tool_call).map(|call| call.state).collect();
-    same("its calls", states, vec![ToolState::Cancelled])
+    let calls: Vec<_> = message.content.iter().filter_map(Part::as_tool_call).collect();
+    same("its calls", calls.iter().map(|call| call.state).collect(), vec![ToolState::Cancelled])?;
+    let steps = calls[0].child_trace.as_ref().map_or(&[][..], |trace| &trace.steps);
+    ensure!(!steps.is_empty() && steps.iter().all(|step| !step.running), "calls of a child, none of which runs: {calls:#?}");
+    Ok(())
 }
 
 async fn races_a_suspension(house: Arc<House>) -> Result<()> {
@@ -140,7 +191,14 @@ async fn later_turns(house: Arc<House>) -> Result<()> {
     // The suspended execution is over: another one goes on in its place.
     let stale = house.at(&house.owner, Method::DELETE, &format!("/chat/{}/executions/{}", first.thread, first.execution));
     same("the stale Stop", answer::<serde_json::Value>(stale).await?, serde_json::json!({"cancelRequested": false}))?;
-    same("the resumed execution", resumed.done().await?, ExecutionStatus::Success)
+    same("the resumed execution", resumed.done().await?, ExecutionStatus::Success)?;
+    let mut next = house.say_in(first.thread, "/slow 100").await?;
+    for over in [first.execution, resumed.started.execution] {
+        same("another stale Stop", house.stop(first.thread, over).await?, false)?;
+    }
+    same("what runs", house.read(first.thread).await?.active_execution_id, Some(next.started.execution))?;
+    house.stop(first.thread, next.started.execution).await?;
+    next.rest().await
 }
 
 async fn twice(house: Arc<House>) -> Result<()> {

@@ -20,7 +20,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::script::{self, Step};
+use super::script::{self, Place, Step};
 
 /// A request that the provider was sent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -124,6 +124,8 @@ async fn complete(State(shared): State<Shared>, headers: HeaderMap, Json(body): 
         body: body.clone(),
         end: None,
     };
+    let key = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let key = key.trim_start_matches("Bearer ").to_owned();
     let mut number = 0;
     shared.send_modify(|record| {
         number = record.requests.len();
@@ -137,6 +139,9 @@ async fn complete(State(shared): State<Shared>, headers: HeaderMap, Json(body): 
         Some(Step::Fail(status)) => {
             let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST);
             return refuse(&shared, number, status, "The message told me to fail.");
+        }
+        Some(Step::Key(Place::Fail)) => {
+            return refuse(&shared, number, StatusCode::UNAUTHORIZED, &format!("Incorrect API key provided: {key}."));
         }
         Some(Step::Html(status)) => {
             end(&shared, number, End::Finished);
@@ -152,7 +157,7 @@ async fn complete(State(shared): State<Shared>, headers: HeaderMap, Json(body): 
     let model = body["model"].as_str().unwrap_or_default().to_owned();
     let usage = body["stream_options"]["include_usage"] == json!(true);
     tokio::spawn(async move {
-        let mut script = Script { chunks, model, usage, number, shared };
+        let mut script = Script { chunks, model, usage, number, key, shared };
         let outcome = script.run(steps).await;
         end(&script.shared, number, if outcome.is_ok() { End::Finished } else { End::HungUp });
     });
@@ -185,6 +190,8 @@ struct Script {
     model: String,
     usage: bool,
     number: usize,
+    /// What the caller authorised itself with.
+    key: String,
     shared: Shared,
 }
 
@@ -199,12 +206,25 @@ impl Script {
                 Step::Say(text) => self.delta(json!({"content": text})).await?,
                 Step::Reason(text) => self.delta(json!({"reasoning_content": text})).await?,
                 Step::Tool { name, input } => {
-                    let id = format!("call-{}-{calls}", self.number);
-                    let function = json!({"name": name, "arguments": input.to_string()});
-                    self.delta(json!({"tool_calls": [{"index": calls, "id": id, "type": "function", "function": function}]}))
-                        .await?;
+                    self.call(calls, &name, &input).await?;
                     calls += 1;
                 }
+                Step::Key(Place::Tool) => {
+                    self.call(calls, "clock", &json!({"zone": self.key})).await?;
+                    calls += 1;
+                }
+                Step::Key(place @ (Place::Say | Place::Reason)) => {
+                    let field = if place == Place::Say { "content" } else { "reasoning_content" };
+                    let (one, other) = self.key.split_at(self.key.len() / 2);
+                    for text in [format!("The key is {one}"), format!("{other}, I think.")] {
+                        self.delta(json!({field: text})).await?;
+                    }
+                }
+                Step::Key(Place::Error) => {
+                    let message = format!("The key {} is used up.", self.key);
+                    return self.event(&json!({"error": {"message": message}}).to_string()).await;
+                }
+                Step::Key(Place::Fail) => return self.event("{\"error\": {\"message\": \"Too late to fail.\"}}").await,
                 Step::Fail(_) | Step::Html(_) => return self.event("{\"error\": {\"message\": \"Too late to fail.\"}}").await,
                 Step::Error(text) => return self.event(&json!({"error": {"message": text}}).to_string()).await,
                 Step::Cut(count) => {
@@ -227,6 +247,12 @@ impl Script {
             self.chunk(json!([]), json!({"prompt_tokens": 7, "completion_tokens": 11, "total_tokens": 18})).await?;
         }
         self.event("[DONE]").await
+    }
+
+    async fn call(&self, nth: usize, name: &str, input: &Value) -> Result<(), HungUp> {
+        let id = format!("call-{}-{nth}", self.number);
+        let function = json!({"name": name, "arguments": input.to_string()});
+        self.delta(json!({"tool_calls": [{"index": nth, "id": id, "type": "function", "function": function}]})).await
     }
 
     async fn words(&mut self, count: u64, pause: Duration) -> Result<(), HungUp> {

@@ -8,6 +8,7 @@
 //! | `[[tool:NAME:{json}]]` | calls a tool. What follows is for the request that brings the result |
 //! | `[[fail:STATUS]]` | answers with that status instead of a stream |
 //! | `[[html:STATUS]]` | the same, with a page as a proxy would send |
+//! | `[[key:WHERE]]` | repeats the key that it was sent: `say`, `reason` (both cut in two), `tool` (a clock's input), `error`, `fail` |
 //! | `[[error:TEXT]]` | reports an error in the middle of the stream |
 //! | `[[cut:N]]` | streams N words and breaks the connection |
 //! | `[[close]]` | ends the stream without saying that it is done |
@@ -44,6 +45,8 @@ pub enum Step {
         /// Its input.
         input: Value,
     },
+    /// `[[key:WHERE]]`.
+    Key(Place),
     /// `[[fail:STATUS]]`.
     Fail(u16),
     /// `[[html:STATUS]]`.
@@ -64,6 +67,28 @@ pub enum Step {
     Finish(String),
 }
 
+impl Step {
+    /// Whether a tool is called. What follows is for the request that brings the result.
+    fn is_call(&self) -> bool {
+        matches!(self, Self::Tool { .. } | Self::Key(Place::Tool))
+    }
+}
+
+/// Where the provider repeats its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In text.
+    Say,
+    /// In reasoning.
+    Reason,
+    /// In the input of a call.
+    Tool,
+    /// In an error in the middle of the stream.
+    Error,
+    /// In a refusal.
+    Fail,
+}
+
 /// What to do for a chat completion with these messages. Every request that brings tool results goes on where the one before it
 /// called the tools.
 ///
@@ -77,14 +102,14 @@ pub fn steps(messages: &[Value]) -> Result<Vec<Step>> {
 
     let mut script = parse(&text)?.into_iter().peekable();
     for _ in 0..rounds {
-        while script.next_if(|step| !matches!(step, Step::Tool { .. })).is_some() {}
-        while script.next_if(|step| matches!(step, Step::Tool { .. })).is_some() {}
+        while script.next_if(|step| !step.is_call()).is_some() {}
+        while script.next_if(|step| step.is_call()).is_some() {}
     }
     let mut steps = Vec::new();
-    while let Some(step) = script.next_if(|step| !matches!(step, Step::Tool { .. })) {
+    while let Some(step) = script.next_if(|step| !step.is_call()) {
         steps.push(step);
     }
-    while let Some(step) = script.next_if(|step| matches!(step, Step::Tool { .. })) {
+    while let Some(step) = script.next_if(|step| step.is_call()) {
         steps.push(step);
     }
     if steps.is_empty() {
@@ -137,6 +162,14 @@ fn directive(text: &str) -> Result<(Step, &str)> {
         }
         "say" => Step::Say(value.to_owned()),
         "reason" => Step::Reason(value.to_owned()),
+        "key" => Step::Key(match value {
+            "say" => Place::Say,
+            "reason" => Place::Reason,
+            "tool" => Place::Tool,
+            "error" => Place::Error,
+            "fail" => Place::Fail,
+            _ => bail!("`{value}` is no place for a key"),
+        }),
         "fail" => Step::Fail(value.parse()?),
         "html" => Step::Html(value.parse()?),
         "error" => Step::Error(value.to_owned()),

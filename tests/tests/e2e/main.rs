@@ -2,6 +2,7 @@
 
 mod access;
 mod attachments;
+mod conformance;
 mod crash;
 mod delegation;
 mod disk;

@@ -111,8 +111,19 @@ async fn a_killed_process_is_noticed_by_another_and_its_turn_ends_honestly() -> 
             read.messages.last().is_some_and(|message| message.text().ends_with("word5"))
         })
         .await?;
+    let mut push = pair.at_b.push().await?;
     pair.a.kill().await?;
-    let message = pair.at_b.settled("assistant", started.thread).await?;
+    // Read when told to, and not before: an end that nobody is told of hangs here.
+    let message = within("the end, and the notification of it", async {
+        loop {
+            push.next().await?;
+            let message = assistant(&pair.at_b.read("assistant", started.thread).await?)?.clone();
+            if message.execution_status.is_some_and(ExecutionStatus::is_final) {
+                return anyhow::Ok(message);
+            }
+        }
+    })
+    .await?;
     assert_eq!((message.id, message.execution_status), (started.assistant, Some(ExecutionStatus::Interrupted)));
     assert_eq!(message.text(), "word1 word2 word3 word4 word5");
     let mut next = pair.at_b.say_in("assistant", started.thread, "[[say:still here]]").await?;

@@ -1,8 +1,10 @@
 //! What a provider can do wrong ends the turn with an error, keeps what was written, and leaves the thread usable.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use http::Method;
+use serde_json::{Value, json};
 use turnfast_shared::{Event, ExecutionStatus};
-use turnfast_tests::installation::PROVIDER_KEY;
+use turnfast_tests::{installation::PROVIDER_KEY, within};
 
 use crate::House;
 
@@ -18,6 +20,32 @@ const FAILURES: [(&str, &str, &str); 9] = [
     ("assistant", "[[words:3]][[malformed]]", "word1 word2 word3"),
     ("impatient", "[[words:3]][[stall]]", "word1 word2 word3"),
 ];
+
+/// What the provider is told, and where its key would be seen: on the stream, in the record, in both.
+const REPEATS: [&str; 5] = ["[[key:say]]", "[[key:reason]]", "[[key:tool]]", "[[words:1]][[key:error]]", "[[key:fail]]"];
+
+#[tokio::test]
+async fn a_key_that_the_provider_repeats_shows_nowhere() -> Result<()> {
+    let house = House::open().await?;
+    for script in REPEATS {
+        let chat = house.alice.agent(Method::POST, "assistant", "/chat").json(&json!({"message": script}));
+        let stream = within("a stream", async { chat.send().await?.text().await }).await?;
+        let started: Value =
+            serde_json::from_str(stream.lines().find_map(|line| line.strip_prefix("data: ")).context("an event")?)?;
+        let path = format!("/chat/{}/messages", started["sessionId"].as_str().context("a thread")?);
+        let read =
+            within("a read", async { house.alice.agent(Method::GET, "assistant", &path).send().await?.text().await }).await?;
+        for (what, text) in [("the stream", stream), ("the record", read)] {
+            // What stands in its place shows that it was said.
+            assert!(text.contains("[secret]"), "{script}: nothing was cut out of {what}: {text}");
+            for piece in [PROVIDER_KEY, &PROVIDER_KEY[..PROVIDER_KEY.len() / 2], &PROVIDER_KEY[PROVIDER_KEY.len() / 2..]] {
+                assert!(!text.contains(piece), "{script}: {what} holds the key: {text}");
+            }
+        }
+    }
+    assert!(!house.server.log().contains(PROVIDER_KEY), "the log holds the key");
+    Ok(())
+}
 
 #[tokio::test]
 async fn every_failure_of_a_provider_is_recorded_and_keeps_the_text() -> Result<()> {

@@ -167,6 +167,18 @@ async fn the_provider_is_given_the_whole_conversation() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_step_says_what_it_took() -> Result<()> {
+    let house = House::open().await?;
+    let mut live = house.alice.say("assistant", "[[words:1]]").await?;
+    live.done().await?;
+    let usage = live.seen.iter().find_map(|event| if let Event::FinishStep { usage } = event { *usage } else { None });
+    // As the test's provider counts.
+    let usage = usage.context("a step with its usage")?;
+    assert_eq!((usage.input_tokens, usage.output_tokens), (Some(7), Some(11)));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_silent_stream_is_kept_alive_by_comments() -> Result<()> {
     let house = House::open().await?;
     let chat = house.alice.agent(Method::POST, "assistant", "/chat");

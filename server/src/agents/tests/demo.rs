@@ -202,7 +202,9 @@ async fn delegate_runs_a_child_and_the_record_keeps_its_budget() {
     let few = execute(&*demo(), input(vec![typed("/delegate 30")])).await;
     let [call] = few.calls()[..] else { panic!("one call") };
     assert_eq!(call.output, Some(json!(words(30))));
-    assert_eq!(call.child_trace.as_ref().unwrap().text, words(30));
+    let trace = call.child_trace.as_ref().unwrap();
+    assert_eq!((&trace.text, trace.reasoning_segments.len()), (&words(30), 1));
+    assert_eq!(trace.steps.iter().map(|step| step.tool_name.as_str()).collect::<Vec<_>>(), ["clock"]);
     assert!(few.text().ends_with("The child wrote 30 words."), "{}", few.text());
     for event in &few.events {
         if let Event::SubagentChunk { parent_tool_call_id, task_path, .. } = event {
@@ -212,7 +214,10 @@ async fn delegate_runs_a_child_and_the_record_keeps_its_budget() {
 
     let many = execute(&*demo(), input(vec![typed("/delegate 2000")])).await;
     let [call] = many.calls()[..] else { panic!("one call") };
-    assert_eq!(call.child_trace.as_ref().unwrap().text.chars().count(), CHILD_TRACE_CHARS);
+    let trace = call.child_trace.as_ref().unwrap();
+    let reasoned: usize = trace.reasoning_segments.iter().map(|text| text.chars().count()).sum();
+    assert!(reasoned > 0);
+    assert_eq!(reasoned + trace.text.chars().count(), CHILD_TRACE_CHARS);
     assert_eq!(call.output, Some(json!(words(2000))));
 }
 
