@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
+use tokio::sync::Barrier;
 use turnfast_shared::ids::ProcessId;
 use turnfast_test_postgres::Wire;
 
-use super::{PostgresStore, register};
+use super::{CONNECTIONS, PostgresStore, register};
 use crate::store::{
     Store, StoreError, TurnStore,
     conformance::{self, approval, execution, key, process, resume, suspend, turn},
@@ -34,6 +35,50 @@ async fn processes_that_start_at_once_migrate_once() {
     for start in starts {
         start.await.unwrap().unwrap();
     }
+}
+
+/// Has all of the store's connections at work when the network swallows everything, and lets the work end.
+async fn go_silent(store: &PostgresStore, wire: &Wire) {
+    let (begun, go_on) = (Arc::new(Barrier::new(CONNECTIONS as usize + 1)), Arc::new(Barrier::new(CONNECTIONS as usize + 1)));
+    let work: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let (store, begun, go_on) = (store.clone(), begun.clone(), go_on.clone());
+            tokio::spawn(async move {
+                let works = store.statement(move |c| {
+                    Box::pin(async move {
+                        sqlx::query("SELECT 1").execute(c).await?;
+                        begun.wait().await;
+                        go_on.wait().await;
+                        Ok(())
+                    })
+                });
+                works.await
+            })
+        })
+        .collect();
+    begun.wait().await;
+    wire.swallow();
+    go_on.wait().await;
+    for work in work {
+        work.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn connections_that_went_silent_are_replaced() {
+    let wire = Wire::to(&turnfast_test_postgres::database().unwrap()).unwrap();
+    let store = PostgresStore::open(wire.url()).await.unwrap();
+    go_silent(&store, &wire).await;
+    wire.mend();
+    while store.running_processes().await.is_err() {}
+}
+
+#[tokio::test]
+async fn a_database_that_went_silent_does_not_keep_a_process_from_ending() {
+    let wire = Wire::to(&turnfast_test_postgres::database().unwrap()).unwrap();
+    let store = PostgresStore::open(wire.url()).await.unwrap();
+    go_silent(&store, &wire).await;
+    TurnStore::close(&store).await;
 }
 
 async fn forget(store: &PostgresStore, process: ProcessId) {

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::store::{
     StoreError, TurnStore,
-    postgres::{PostgresStore, lock_user, without_nul},
+    postgres::{CLOSE, PostgresStore, lock_user, without_nul},
     turns::{
         Admission, Attachment, Continuation, ContinueOutcome, DeleteOutcome, End, Expired, Flush, FlushOutcome, NewResume,
         NewTurn, Orphan, RecordedMessage, ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor,
@@ -268,8 +268,13 @@ impl TurnStore for PostgresStore {
 
     async fn close(&self) {
         self.running.close();
-        self.running.wait().await;
-        self.pool.close().await;
+        let closing = async {
+            self.running.wait().await;
+            self.pool.close().await;
+        };
+        if tokio::time::timeout(CLOSE, closing).await.is_err() {
+            tracing::warn!("the database does not answer; its connections end with this process");
+        }
     }
 }
 
