@@ -117,6 +117,9 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
     if all {
         tally.check("answers and their document", || fuzz::run_against_server(repo));
     }
+    if all {
+        install::faketime();
+    }
     let mut end_to_end = cargo_test(&["--test", "*"]);
     end_to_end
         .env("TURNFAST_BIN", repo.target("debug/turnfast"))
