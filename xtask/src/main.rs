@@ -50,8 +50,8 @@ enum Command {
     },
     /// Runs three servers, one PostgreSQL and many clients while everything fails, and checks that nothing is lost.
     Chaos {
-        /// How long, in epochs of about a minute.
-        #[arg(long, value_name = "COUNT", default_value_t = 1)]
+        /// How long; the epoch that it is in by then is finished.
+        #[arg(long, value_name = "MINUTES", default_value_t = 1)]
         minutes: u64,
         /// What decides what people do and what fails; another one every time unless given.
         #[arg(long, value_name = "NUMBER")]

@@ -11,20 +11,20 @@ use turnfast_tests::chaos::{self, Options};
 
 const USAGE: &str = "usage: cargo xtask chaos [--minutes 1] [--seed N]";
 
-/// How long people and faults go on in one epoch. With the calm behind it, it takes a minute or more.
-const EPOCH: Duration = Duration::from_secs(55);
+/// How long people and faults go on in one epoch. A run ends with the epoch that it is in when its time is over.
+const EPOCH: Duration = Duration::from_secs(75);
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options> {
     // Of the time as many bits as a person likes to type.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 1_000_000;
-    let mut options = Options { seed: now, epochs: 1, length: EPOCH, keep: PathBuf::from("target/chaos") };
+    let mut options = Options { seed: now, lasts: Duration::from_secs(60), epoch: EPOCH, keep: PathBuf::from("target/chaos") };
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("{word} takes a value\n{USAGE}"))?;
         match word.as_str() {
             "--seed" => options.seed = value.parse().with_context(|| format!("`{value}` is no seed\n{USAGE}"))?,
             "--minutes" => {
                 let minutes: u32 = value.parse().with_context(|| format!("`{value}` is no number of minutes\n{USAGE}"))?;
-                options.epochs = u64::from(minutes.max(1));
+                options.lasts = Duration::from_secs(60) * minutes;
             }
             _ => bail!("`{word}` is no option\n{USAGE}"),
         }

@@ -173,8 +173,8 @@ fn bag(dice: &mut Dice, abilities: Abilities) -> Vec<Fault> {
     faults
 }
 
-/// The faults of an epoch of that length. Each kind comes once before any comes again, and in the first three quarters of even a
-/// short epoch all of them do; what is struck has one fault at a time; at the end of the epoch all are over.
+/// The faults of an epoch of that length. Each kind comes once before any comes again, and even in a short epoch all of them do; what
+/// is struck has one fault at a time; at the end of the epoch all are over.
 #[must_use]
 pub fn schedule(seed: u64, length: Duration, abilities: Abilities) -> Vec<Planned> {
     let mut dice = Dice::new(seed);
@@ -185,7 +185,7 @@ pub fn schedule(seed: u64, length: Duration, abilities: Abilities) -> Vec<Planne
     let mut now = 0;
     'bags: loop {
         let mut bag = bag(&mut dice, abilities);
-        let mean_gap = (length * 3 / 4 / bag.len() as u64).clamp(1, 1_500);
+        let mean_gap = (length / 2 / bag.len() as u64).clamp(1, 2_500);
         while !bag.is_empty() {
             now += 1 + dice.below(2 * mean_gap).min(mean_gap * 3 / 2);
             // The first of those that strike something that is whole by now; or else wait.
@@ -201,13 +201,15 @@ pub fn schedule(seed: u64, length: Duration, abilities: Abilities) -> Vec<Planne
             };
             let fault = bag.remove(place);
             // Most are short, some are long.
-            let lasts = match dice.below(5) {
+            let lasts = match dice.below(8) {
                 0 => longest / 3 + dice.below(longest * 2 / 3),
-                _ => 100 + dice.below((longest / 3).min(2_500)),
+                _ => 100 + dice.below((longest / 3).min(2_000)),
             };
-            if now + lasts >= length {
+            // What would come in the last tenth is left out, and what would last longer than the epoch is cut short.
+            if now >= length * 9 / 10 {
                 break 'bags;
             }
+            let lasts = lasts.min(length - now - 1);
             plan.push(Planned { at: Duration::from_millis(now), lasts: Duration::from_millis(lasts), fault });
         }
     }

@@ -25,7 +25,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until, timeout},
@@ -59,10 +59,10 @@ const LOOK: Duration = Duration::from_millis(200);
 pub struct Options {
     /// Decides what people do and what fails.
     pub seed: u64,
-    /// How many epochs.
-    pub epochs: u64,
-    /// How long people and faults go on in each.
-    pub length: Duration,
+    /// How long the run is: no epoch begins later.
+    pub lasts: Duration,
+    /// How long people and faults go on in an epoch.
+    pub epoch: Duration,
     /// Where logs and evidence go if something is broken.
     pub keep: PathBuf,
 }
@@ -133,29 +133,28 @@ impl fmt::Display for Report {
 /// The cluster cannot be started, a fault cannot be carried out, or what was struck does not come back. Broken promises are in the
 /// report.
 pub async fn run(options: Options) -> Result<Report> {
-    println!("seed {}: {} epochs of {} s", options.seed, options.epochs, options.length.as_secs());
+    println!("seed {}: {} s, in epochs of {} s", options.seed, options.lasts.as_secs(), options.epoch.as_secs());
     let cluster = Arc::new(Cluster::start().await?);
     let mut report = Report::default();
-    for epoch in 0..options.epochs {
-        let seed = options.seed.wrapping_add(epoch);
-        let begun = Instant::now();
-        let faults = Arc::new(Timeline::default());
-        let outcome = self::epoch(&cluster, seed, options.length, &faults, &mut report).await;
+    let begun = Instant::now();
+    while report.epochs == 0 || begun.elapsed() < options.lasts {
+        let seed = options.seed.wrapping_add(report.epochs);
+        let timeline = Arc::new(Timeline::default());
+        let outcome = self::epoch(&cluster, seed, options.epoch, &timeline, &mut report).await;
         report.epochs += 1;
         let broken: Vec<_> = report.broken.iter().filter(|broken| broken.seed == seed).map(|broken| broken.check).collect();
         let folder = options.keep.join(format!("seed-{seed}"));
         if outcome.is_err() || !broken.is_empty() {
-            keep(&cluster, &folder, &faults, outcome.as_ref().ok())?;
+            keep(&cluster, &folder, &timeline, outcome.as_ref().ok())?;
         }
         outcome.with_context(|| format!("in the epoch of seed {seed}; logs are in {}", folder.display()))?;
         let verdict =
             if broken.is_empty() { "clean".to_owned() } else { format!("BROKEN: {broken:?}; see {}", folder.display()) };
         println!(
-            "epoch {} of {} (seed {seed}): {} turns accepted so far, {} s, {verdict}",
-            epoch + 1,
-            options.epochs,
+            "epoch {} (seed {seed}): {} turns accepted so far; {}; {verdict}",
+            report.epochs,
             report.times(ACCEPTED),
-            begun.elapsed().as_secs()
+            timeline.phases()
         );
     }
     Ok(report)
@@ -164,13 +163,27 @@ pub async fn run(options: Options) -> Result<Report> {
 /// The count that the progress shows.
 const ACCEPTED: &str = "turns accepted";
 
-/// When faults really came and went.
+/// When faults really came and went, and what came after them.
 #[derive(Debug, Default)]
-struct Timeline(Mutex<String>);
+struct Timeline {
+    text: Mutex<String>,
+    phases: Mutex<Vec<String>>,
+}
 
 impl Timeline {
+    /// The epoch has come so far.
+    fn phase(&self, since: Instant, what: &str) {
+        self.note(since, format_args!("{what}"));
+        let phase = format!("{what} after {} s", since.elapsed().as_secs());
+        self.phases.lock().unwrap_or_else(PoisonError::into_inner).push(phase);
+    }
+
+    fn phases(&self) -> String {
+        self.phases.lock().unwrap_or_else(PoisonError::into_inner).join(", ")
+    }
+
     fn note(&self, since: Instant, what: fmt::Arguments<'_>) {
-        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         // The time of day is that of the servers' logs.
         let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 86_400;
         let (hour, minute, second) = (day / 3_600, day / 60 % 60, day % 60);
@@ -179,9 +192,9 @@ impl Timeline {
     }
 }
 
-fn keep(cluster: &Cluster, folder: &Path, faults: &Timeline, evidence: Option<&Evidence>) -> Result<()> {
+fn keep(cluster: &Cluster, folder: &Path, timeline: &Timeline, evidence: Option<&Evidence>) -> Result<()> {
     cluster.keep_logs(folder)?;
-    fs::write(folder.join("faults.txt"), faults.0.lock().unwrap_or_else(PoisonError::into_inner).as_str())?;
+    fs::write(folder.join("faults.txt"), timeline.text.lock().unwrap_or_else(PoisonError::into_inner).as_str())?;
     if let Some(evidence) = evidence {
         fs::write(folder.join("evidence.json"), serde_json::to_vec_pretty(evidence)?)?;
     }
@@ -208,10 +221,16 @@ async fn epoch(
             let reload = Arc::new(Notify::new());
             followers.push(Follower::start(number, desk.clone(), reload.clone()));
             let tab = Tab::new(number, desk.clone(), seed.wrapping_mul(1_000).wrapping_add(number as u64), reload);
-            tabs.push(tokio::spawn(tab.run(end.clone())));
+            tabs.push(tab);
         }
         desks.push(desk);
     }
+
+    // One tab of each desk: the other would be in its way.
+    let (first, others): (Vec<_>, Vec<_>) = tabs.into_iter().enumerate().partition(|(number, _)| number % TABS_PER_DESK == 0);
+    let first = try_join_all(first.into_iter().map(|(_, tab)| tab.begin())).await?;
+    let tabs = first.into_iter().chain(others.into_iter().map(|(_, tab)| tab));
+    let tabs: Vec<_> = tabs.map(|tab| tokio::spawn(tab.run(end.clone()))).collect();
 
     let since = Instant::now();
     let plan = fault::schedule(seed, length, cluster.abilities);
@@ -230,7 +249,7 @@ async fn epoch(
     for suffered in join_all(suffering).await {
         report.count(format!("fault: {}", suffered??.kind()), 1);
     }
-    timeline.note(since, format_args!("all is mended"));
+    timeline.phase(since, "mended");
     end.cancel();
     let mut logs = Vec::new();
     let mut beside = Vec::new();
@@ -239,8 +258,9 @@ async fn epoch(
         logs.push(log);
         beside.extend(streams);
     }
+    timeline.phase(since, "people done");
     let surprises = cluster.recovered().await?;
-    timeline.note(since, format_args!("all servers are ready"));
+    timeline.phase(since, "ready");
 
     // Some turns are held, so there is something to look at.
     let mut evidence = Evidence::default();
@@ -249,6 +269,7 @@ async fn epoch(
         Ok(Check::Owners.broken(&evidence).is_empty())
     })
     .await?;
+    timeline.phase(since, "owned");
     report.count("turns that ran on while their owners were looked up", evidence.owners.running.len());
     cluster.provider.release(&gate).await?;
     let threads: Vec<ThreadId> = desks.iter().flat_map(|desk| desk.threads()).collect();
@@ -260,7 +281,7 @@ async fn epoch(
         Ok(cluster.open(&threads).await?.is_empty())
     })
     .await?;
-    timeline.note(since, format_args!("nothing runs or waits"));
+    timeline.phase(since, "settled");
     logs.push(closer.leave());
     let deadline = Instant::now() + LAST_WORDS;
     for mut stream in beside {
@@ -292,7 +313,7 @@ async fn epoch(
     }
     evidence.record = Record { reads: reads().await?, executions: cluster.executions(&threads).await? };
     evidence.logs = logs;
-    timeline.note(since, format_args!("checked"));
+    timeline.phase(since, "checked");
     tally(&evidence, report);
     for check in CHECKS {
         let mut cases = check.broken(&evidence);

@@ -30,10 +30,11 @@ use super::log::{Asked, Entry, Log, Outcome, Seen, StreamEnd};
 use crate::{
     client::{Attempt, Client, EndedEarly, Live, Started, answer_or_problem, attempt},
     dice::Dice,
+    within,
 };
 
 /// How long a person waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(4);
 /// How long a person who reads a stream to its end waits for more.
 const MORE: Duration = Duration::from_secs(3);
 /// How long a follower hears nothing before it takes its connection for dead: a ping and a half.
@@ -242,15 +243,43 @@ impl Tab {
         Self { desk, scribe: Scribe::new(format!("tab {number}")), dice: Dice::new(seed), reload, beside: Vec::new() }
     }
 
+    /// What is done before anything fails: a question that is answered, and a turn that is stopped. So there is some of both in every
+    /// epoch, whatever comes.
+    pub(super) async fn begin(mut self) -> Result<Self> {
+        let demo = self.desk.agent == "demo";
+        let ask = if demo { "/ask" } else { r#"[[tool:ask_user:{"question":"Which?","options":["red","blue"]}]]"# };
+        self.say(ask.to_owned()).await;
+        within("a question", async {
+            while self.open().await.is_none() {}
+            anyhow::Ok(())
+        })
+        .await?;
+        self.answer(false).await;
+        self.until_idle().await?;
+        self.say(if demo { "/slow 600".to_owned() } else { format!("[[hold:{}]]", self.desk.gate) }).await;
+        self.stop(true).await;
+        self.until_idle().await?;
+        Ok(self)
+    }
+
+    async fn say(&mut self, text: String) {
+        let (thread, message) = self.desk.compose(text.clone());
+        self.submit(thread, message, text, Reading::Beside).await;
+    }
+
+    async fn until_idle(&mut self) -> Result<()> {
+        let thread = *self.desk.shown.borrow();
+        within("the end of a turn", async {
+            while self.scribe.read(&self.desk, thread).await.flatten().is_none_or(|read| read.active_execution_id.is_some()) {
+                sleep(AGAIN).await;
+            }
+            anyhow::Ok(())
+        })
+        .await
+    }
+
     /// Does one thing after the other until it is told to end.
     pub(super) async fn run(mut self, end: CancellationToken) -> Left {
-        // Everything once, in the order in which it makes sense; then whatever comes.
-        for number in [0, 14, 12, 18, 6, 8, 20, 10, 0, 16] {
-            if end.is_cancelled() {
-                break;
-            }
-            self.act(number).await;
-        }
         while !end.is_cancelled() {
             let number = self.dice.below(22);
             self.act(number).await;
@@ -523,7 +552,6 @@ async fn follow_once(desk: &Desk, scribe: &mut Scribe, show: &watch::Sender<(Thr
     let Got::Answer(mut push) = scribe.sort("/push", opened, &[]) else { return };
     connects.send_modify(|connects| *connects += 1);
     let mut shown = desk.shown.subscribe();
-    let mut told = BTreeMap::new();
     let mut read = true;
     loop {
         if read {
@@ -546,10 +574,7 @@ async fn follow_once(desk: &Desk, scribe: &mut Scribe, show: &watch::Sender<(Thr
         };
         read = match heard {
             Ok(Ok(PushEvent::AgentExecutionUpdated(update))) => {
-                let before = told.insert(update.thread_id, update.revision).unwrap_or_default();
-                if update.revision <= before {
-                    scribe.write(Entry::Broken(format!("told of {update:?} after revision {before}")));
-                }
+                // Servers tell each other again where they do not know whether they did: the same may come twice, or late.
                 let (thread, revision) = *show.borrow();
                 update.thread_id == thread && update.revision > revision
             }
