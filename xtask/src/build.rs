@@ -63,6 +63,23 @@ pub(crate) fn bench(repo: &Repo, repetitions: usize) -> Result<ExitCode> {
     become_program(bench)
 }
 
+/// Builds the server as tests run it and what drives it into chaos, and becomes the latter.
+pub(crate) fn chaos(repo: &Repo, minutes: u64, seed: Option<u64>) -> Result<ExitCode> {
+    install::postgres()?;
+    install::faketime();
+    say("building the server and what strikes it");
+    let programs = ["turnfast", "turnfast-chaos", "turnfast-test-provider"].map(|name| format!("--bin={name}"));
+    run(repo.cargo(["build", "--workspace"]).args(programs))?;
+    let mut chaos = repo.program(repo.target("debug/turnfast-chaos"));
+    chaos.args(["--minutes", &minutes.to_string()]);
+    if let Some(seed) = seed {
+        chaos.args(["--seed", &seed.to_string()]);
+    }
+    chaos.env("TURNFAST_BIN", repo.target("debug/turnfast"));
+    chaos.env("TURNFAST_TEST_PROVIDER_BIN", repo.target("debug/turnfast-test-provider"));
+    become_program(chaos)
+}
+
 /// Builds the server as tests run it. With the whole workspace selected, as for the tests, dependencies have the same features in
 /// both and are compiled once.
 pub(crate) fn dev_server(repo: &Repo) -> Command {

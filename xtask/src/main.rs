@@ -48,6 +48,15 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
+    /// Runs three servers, one PostgreSQL and many clients while everything fails, and checks that nothing is lost.
+    Chaos {
+        /// How long; the epoch that it is in by then is finished.
+        #[arg(long, value_name = "MINUTES", default_value_t = 1)]
+        minutes: u64,
+        /// What decides what people do and what fails; another one every time unless given.
+        #[arg(long, value_name = "NUMBER")]
+        seed: Option<u64>,
+    },
     /// Measures something against its bounds.
     #[command(subcommand)]
     Bench(Bench),
@@ -93,6 +102,7 @@ fn main() -> ExitCode {
         Command::Web => web::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Package => package::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Example => package::build(&repo).and_then(|()| package::example(&repo)).map(|()| ExitCode::SUCCESS),
+        Command::Chaos { minutes, seed } => build::chaos(&repo, minutes, seed),
         Command::Bench(Bench::Reliability { repetitions }) => build::bench(&repo, repetitions),
         Command::Bench(Bench::Client) => package::bench(&repo).map(|()| ExitCode::SUCCESS),
         Command::Openapi => build::openapi(&repo),

@@ -133,6 +133,9 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
     if all {
         tally.check("answers and their document", || fuzz::run_against_server(repo));
     }
+    if all {
+        install::faketime();
+    }
     let mut end_to_end = cargo_test(&["--test", "*"]);
     if env::var_os("RUST_TEST_THREADS").is_none() {
         // They wait for servers, browsers and timers more than they compute.

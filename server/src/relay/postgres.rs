@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sqlx::{PgPool, postgres::PgConnectOptions};
+use sqlx::postgres::PgConnectOptions;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 use turnfast_shared::{
@@ -99,7 +99,7 @@ impl Post {
             sent: CancellationToken::new(),
             metrics,
         });
-        tokio::spawn(post.clone().send(store.pool().clone()));
+        tokio::spawn(post.clone().send(store.clone()));
         post
     }
 
@@ -139,7 +139,7 @@ impl Post {
         });
     }
 
-    async fn send(self: Arc<Self>, pool: PgPool) {
+    async fn send(self: Arc<Self>, store: PostgresStore) {
         loop {
             let batch = self.take();
             if batch.len() == 0 {
@@ -154,20 +154,24 @@ impl Post {
             }
             let letters: Vec<String> =
                 batch.news().filter_map(|news| serde_json::to_string(&Letter { from: self.me, news }).ok()).collect();
-            let sending = sqlx::query("SELECT pg_notify($1, letter) FROM unnest($2::text[]) AS letter")
-                .bind(CHANNEL)
-                .bind(&letters)
-                .execute(&pool);
+            let count = letters.len();
+            let sending = store.statement(|c| {
+                Box::pin(async move {
+                    let notify = sqlx::query("SELECT pg_notify($1, letter) FROM unnest($2::text[]) AS letter");
+                    notify.bind(CHANNEL).bind(letters).execute(c).await?;
+                    Ok(())
+                })
+            });
             let Err(error) = within(ANSWER, sending).await else {
                 if let Some(since) = batch.since {
                     self.metrics.relay_lag.observe(since.elapsed().as_secs_f64());
                 }
                 continue;
             };
-            if pool.is_closed() {
+            if store.is_closed() {
                 return;
             }
-            tracing::warn!(%error, letters = letters.len(), "other processes are not told yet; trying again");
+            tracing::warn!(%error, letters = count, "other processes are not told yet; trying again");
             self.put_back(batch);
             tokio::time::sleep(AGAIN).await;
         }

@@ -111,16 +111,16 @@ pub(crate) fn execution(n: u128) -> ExecutionId {
     Uuid::from_u128(0x60_000 + n).into()
 }
 
-fn flush_of(key: ThreadKey, n: u128) -> Flush {
-    Flush { execution: execution(n), process: process(1), key, parts: Vec::new(), end: None }
+pub(crate) fn flush_of(key: ThreadKey, n: u128) -> Flush {
+    Flush { execution: execution(n), process: process(1), key, parts: Vec::new(), end: None, by_survivor: false }
 }
 
-fn text_write(index: usize, segment: u32, text: &str) -> PartWrite {
+pub(crate) fn text_write(index: usize, segment: u32, text: &str) -> PartWrite {
     let data = (segment == 0).then(|| r#"{"type":"text","text":""}"#.to_owned());
     PartWrite { index, data, segment: Some((segment, text.to_owned())) }
 }
 
-fn end(status: ExecutionStatus, parts: &[Part]) -> End {
+pub(crate) fn end(status: ExecutionStatus, parts: &[Part]) -> End {
     End { status, error: None, suspensions: Vec::new(), content: Some(serde_json::to_string(parts).unwrap()), at: 99 }
 }
 

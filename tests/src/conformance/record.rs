@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use turnfast_shared::{
-    Event, ExecutionStatus, Part, Timeline,
+    Event, Part, Timeline,
     api::ThreadSnapshot,
     message::{ChildTrace, ResumeData, ToolState},
 };
