@@ -4,6 +4,7 @@
 mod build;
 mod fuzz;
 mod install;
+mod npm;
 mod package;
 mod repo;
 mod shorten;
@@ -56,6 +57,8 @@ enum Command {
     Package,
     /// Builds the npm package and the pages that the end-to-end tests try it with, into target/example.
     Example,
+    /// Fetches axe-core from npm into target/axe: the end-to-end tests hold every state of the page to it.
+    Axe,
     /// Measures: `client` is what one delta costs a front end in a short thread and in a long one.
     Bench {
         /// What to measure.
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Web => web::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Package => package::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Example => package::build(&repo).and_then(|()| package::example(&repo)).map(|()| ExitCode::SUCCESS),
+        Command::Axe => npm::axe(&repo).map(|()| ExitCode::SUCCESS),
         Command::Bench { what: Bench::Client } => package::bench(&repo).map(|()| ExitCode::SUCCESS),
         Command::Openapi => build::openapi(&repo),
         Command::Fuzz => {

@@ -1,10 +1,13 @@
 //! What a person sees: the page in a real browser, over everything that happens to tabs, networks and processes.
 
 mod accounts;
+mod axe;
+mod browser_side;
 mod connection;
 mod files;
 mod layout;
 mod refusals;
+mod states;
 
 use anyhow::Result;
 use turnfast_tests::{
@@ -64,14 +67,18 @@ async fn in_sight(browser: &Browser, selector: &str) -> Result<()> {
     holds(browser, &script).await
 }
 
-/// Pictures of a state, to be looked at: wide and narrow, light and dark. Leaves the page wide and light.
-async fn pictures(browser: &Browser, name: &str) -> Result<()> {
+/// Looks at a state from all sides, wide and narrow, light and dark: axe-core must find nothing, and there are pictures for people.
+/// Leaves the page wide and light.
+async fn inspect(browser: &Browser, name: &str) -> Result<()> {
     for (size, width, height) in [("narrow", 390, 844), ("wide", 1280, 800)] {
         for (colours, dark) in [("dark", true), ("light", false)] {
             // Little motion first: the picture is of the page at rest.
             browser.prefers(dark, true).await?;
             browser.viewport(width, height).await?;
-            browser.screenshot(&format!("{name}-{size}-{colours}")).await?;
+            let name = format!("{name}-{size}-{colours}");
+            browser.screenshot(&name).await?;
+            let found = axe::violations(browser).await?;
+            assert!(found.is_empty(), "{name}:\n{}", found.join("\n"));
         }
     }
     Ok(())

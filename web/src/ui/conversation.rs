@@ -153,6 +153,11 @@ impl Conversation {
         self.view.load == Load::Loaded && code == Some(Code::NotFound)
     }
 
+    /// Whether there is a message box.
+    pub(super) fn has_composer(&self) -> bool {
+        self.may_send && !self.is_gone() && self.view.load != Load::NotFound
+    }
+
     /// Takes what the machine shows now; only what changed is looked at. Returns what was shown before.
     fn take(&mut self, new: View) -> View {
         let old = std::mem::replace(&mut self.view, new);
@@ -447,7 +452,7 @@ fn foot(open: &Conversation) -> Vec<Child> {
             .key(Key::Name("reader"))
             .text("You can read here, but not send. Whoever runs this server can let you.");
         children.push(reader.done());
-    } else if view.load != Load::NotFound {
+    } else if open.has_composer() {
         children.extend(composer::view(open).map(Draft::done));
     }
     children

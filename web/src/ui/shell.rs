@@ -16,7 +16,7 @@ const NOTICE: Fixed = &[("class", "notice"), ("id", "main"), ("tabindex", "-1")]
 /// Everything.
 pub(super) fn page(state: &mut State) -> Vec<Child> {
     let skip = match (&state.session, &state.open) {
-        (Session::In(_), Some(open)) if open.may_send => Some(skip("#composer", "Skip to the message box")),
+        (Session::In(_), Some(open)) if open.has_composer() => Some(skip("#composer", "Skip to the message box")),
         (Session::In(_), _) => Some(skip("#main", "Skip to the content")),
         _ => None,
     };
