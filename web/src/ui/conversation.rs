@@ -398,6 +398,10 @@ pub(super) fn follow_end(app: &App, content: &Element) {
     });
     let Ok(observer) = ResizeObserver::new(changed.as_ref().unchecked_ref()) else { return };
     observer.observe(content);
+    // Its place gets smaller too: by a keyboard on the screen, or a message box that grows.
+    if let Some(scroll) = content.parent_element() {
+        observer.observe(&scroll);
+    }
     if let Some(open) = &mut app.peek().open {
         open.watched = Some(Watched { observer, _changed: changed });
     }
