@@ -18,6 +18,7 @@ use crate::{
     auth::{Auth, link_url},
     config::{Config, DEFAULT_DATA_DIR},
     http,
+    liveness::ClaimError,
     relay::{Hub, Relay},
     store::{Database, Store, StoreError},
     turns::{self, Turns},
@@ -55,6 +56,9 @@ pub enum ServeError {
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// This process may not serve, as another one does.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}; choose another address with --listen")]
     Listen {
@@ -154,7 +158,7 @@ pub async fn serve_until(
     let turns = Turns::start(turns::Parts {
         store: store.clone(),
         relay: relay.clone(),
-        liveness: database.locks()?,
+        liveness: database.locks(),
         continuable: Box::new(move |project, agent| continuable.agent(project, agent)?.engine_to_continue()),
         max_running_per_user: config.limits.max_running_turns_per_user,
     })

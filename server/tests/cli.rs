@@ -300,6 +300,25 @@ fn a_record_moves_to_postgres_and_back_while_no_server_runs() {
 }
 
 #[test]
+fn one_server_at_a_time_uses_a_data_folder() {
+    let house = House::new();
+    let server = Server::start(&house, &[]);
+    house.run(&["serve", "--listen", "127.0.0.1:0"]).fails(1, "another server uses the data folder");
+    // Commands are not servers.
+    house.run(&["user", "add", "ada"]).ok();
+    assert!(house.run(&["user", "list"]).ok().contains("ada"));
+    house.run(&["backup", "copy.db"]).ok();
+    assert!(server.get("/readyz", "").starts_with("HTTP/1.1 200"), "the first one goes on");
+    drop(server);
+    let mut next =
+        house.command(&["serve", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let ready = BufReader::new(next.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    assert!(ready.starts_with("turnfast listening on "), "a killed server leaves no lock behind: {ready}");
+    next.kill().unwrap();
+    next.wait().unwrap();
+}
+
+#[test]
 fn a_backup_is_complete_and_replaces_nothing() {
     let house = House::new();
     house.run(&["backup", "copy.db"]).fails(1, "no database");

@@ -279,7 +279,9 @@ impl EventStream {
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         ensure!(header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")), "{:?}", response.headers());
         ensure!(header("cache-control") == Some("no-cache, no-transform"), "{:?}", response.headers());
-        ensure!(header("x-accel-buffering") == Some("no"), "{:?}", response.headers());
+        // nginx takes this one for itself.
+        let by_nginx = header("server").is_some_and(|server| server.starts_with("nginx"));
+        ensure!(by_nginx || header("x-accel-buffering") == Some("no"), "{:?}", response.headers());
         Ok(Self { response, parser: Parser::new(), ready: VecDeque::new(), broken: None })
     }
 

@@ -171,6 +171,10 @@ continue_interrupted = true
     /// # Errors
     /// The server has not been built.
     pub fn command(&self, args: &[&str]) -> Result<Command> {
+        self.command_on(self.database_url.as_deref(), args)
+    }
+
+    fn command_on(&self, database_url: Option<&str>, args: &[&str]) -> Result<Command> {
         let mut command = Command::new(program("TURNFAST_BIN", "turnfast")?);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TURNFAST_")) {
             command.env_remove(name);
@@ -179,7 +183,7 @@ continue_interrupted = true
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);
         }
-        if let Some(url) = &self.database_url {
+        if let Some(url) = database_url {
             command.arg("--database-url").arg(url);
         }
         command
@@ -228,6 +232,14 @@ continue_interrupted = true
     /// It does not start.
     pub async fn serve_at(&self, address: &str) -> Result<Server> {
         self.started(self.command(&["serve", "--listen", address])?).await
+    }
+
+    /// Starts a server that reaches its database by another way than the rest, and waits until it is ready.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn serve_on(&self, database_url: &str) -> Result<Server> {
+        self.started(self.command_on(Some(database_url), &["serve", "--listen", "127.0.0.1:0"])?).await
     }
 
     /// Starts a server from a shell that has done `first`, such as setting a limit, and waits until it is ready.

@@ -10,10 +10,12 @@
 //! | [`mcp`] | an MCP server with tools that fail in every way |
 //! | [`browser`] | a browser and what a person does with it |
 //! | [`walks`] | random sequences of what people do, against a server that dies in between |
+//! | [`bench`] | what is measured, and against which bounds |
 //! | [`process`] | programs that are started, watched and killed |
 //!
 //! Tests wait for a state and never for a time. [`within`] is the one deadline, and it is generous: a test that meets it has failed.
 
+pub mod bench;
 pub mod browser;
 pub mod client;
 pub mod conformance;

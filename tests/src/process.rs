@@ -151,3 +151,13 @@ pub fn program(variable: &str, name: &str) -> Result<PathBuf> {
     anyhow::ensure!(path.is_file(), "{} has not been built: `cargo build --bin {name}`", path.display());
     Ok(path)
 }
+
+/// A program of the machine: on the PATH, or where Debian keeps what only administrators have on theirs.
+///
+/// # Errors
+/// It is not installed.
+pub fn installed(name: &str) -> Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path).chain(["/usr/sbin".into()]).map(|folder| folder.join(name)).find(|file| file.is_file());
+    found.with_context(|| format!("{name} is not installed"))
+}

@@ -8,6 +8,7 @@ use std::{
 use anyhow::Result;
 
 use crate::{
+    install,
     repo::{Repo, run, say},
     web,
 };
@@ -43,6 +44,38 @@ pub(crate) fn conformance(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
     let mut suite = repo.program(repo.target("debug/turnfast-conformance"));
     suite.args(args);
     become_program(suite)
+}
+
+/// Builds the release binary and what measures it, and becomes the latter.
+pub(crate) fn bench(repo: &Repo, repetitions: usize) -> Result<ExitCode> {
+    install::postgres()?;
+    release(repo)?;
+    say("building what measures it");
+    run(&mut repo.cargo(["build", "--workspace", "--bin", "turnfast-bench", "--bin", "turnfast-test-provider"]))?;
+    let mut bench = repo.program(repo.target("debug/turnfast-bench"));
+    bench.args(["reliability", "--repetitions", &repetitions.to_string()]);
+    bench.env("TURNFAST_BIN", repo.target("release/turnfast"));
+    bench.env("TURNFAST_TEST_PROVIDER_BIN", repo.target("debug/turnfast-test-provider"));
+    become_program(bench)
+}
+
+/// Builds the page, the server as tests run it and what measures the page, and becomes the latter.
+pub(crate) fn bench_page(repo: &Repo) -> Result<ExitCode> {
+    install::browser()?;
+    web::build(repo)?;
+    run(&mut repo.cargo([
+        "build",
+        "--workspace",
+        "--bin",
+        "turnfast",
+        "--bin",
+        "turnfast-bench",
+        "--bin",
+        "turnfast-test-provider",
+    ]))?;
+    let mut bench = repo.program(repo.target("debug/turnfast-bench"));
+    bench.arg("page");
+    become_program(bench)
 }
 
 /// Builds the server as tests run it. With the whole workspace selected, as for the tests, dependencies have the same features in

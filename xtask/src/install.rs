@@ -75,6 +75,18 @@ pub(crate) fn node() -> Result<()> {
     packages("install Node and npm (Debian: apt-get install nodejs npm) and put both on the PATH", &["nodejs", "npm"])
 }
 
+/// Makes sure that there are the proxies that `deploy/` has examples for. The tests start their own; none need run.
+///
+/// # Errors
+/// One is missing and cannot be installed; the message says what to install.
+pub(crate) fn proxies() -> Result<()> {
+    // Debian keeps nginx where only administrators have their PATH.
+    if (on_path("nginx") || Path::new("/usr/sbin/nginx").is_file()) && on_path("caddy") {
+        return Ok(());
+    }
+    packages("install nginx and Caddy (Debian: apt-get install nginx caddy)", &["nginx", "caddy"])
+}
+
 /// Installs packages of the distribution where that may be done; else says what is `wanted`.
 fn packages(wanted: &'static str, names: &[&str]) -> Result<()> {
     if !Path::new("/etc/debian_version").exists() {

@@ -49,6 +49,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
+    /// Measures something against its bounds.
+    #[command(subcommand)]
+    Bench(Bench),
     /// Builds the release binary, target/release/turnfast, with the web app inside.
     Build,
     /// Builds the web app into target/web.
@@ -59,11 +62,6 @@ enum Command {
     Example,
     /// Fetches axe-core from npm into target/axe: the end-to-end tests hold every state of the page to it.
     Axe,
-    /// Measures: `client` is what one delta costs a front end in a short thread and in a long one.
-    Bench {
-        /// What to measure.
-        what: Bench,
-    },
     /// Writes server/openapi.json from the server's routes.
     Openapi,
     /// Makes requests up from the OpenAPI document and holds the answers of a live server to it.
@@ -72,10 +70,18 @@ enum Command {
     Size,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
+#[derive(Subcommand)]
 enum Bench {
-    /// The npm package.
+    /// What one delta costs a front end in a short thread and in a long one.
     Client,
+    /// What a long thread costs the page, beside a short one: first paint, one delta, typing and scrolling.
+    Page,
+    /// How soon other processes notice a death and a Stop, with the release binary.
+    Reliability {
+        /// How often each is measured.
+        #[arg(long, value_name = "COUNT", default_value_t = 50)]
+        repetitions: usize,
+    },
 }
 
 fn main() -> ExitCode {
@@ -89,7 +95,9 @@ fn main() -> ExitCode {
         Command::Package => package::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Example => package::build(&repo).and_then(|()| package::example(&repo)).map(|()| ExitCode::SUCCESS),
         Command::Axe => npm::axe(&repo).map(|()| ExitCode::SUCCESS),
-        Command::Bench { what: Bench::Client } => package::bench(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Bench(Bench::Reliability { repetitions }) => build::bench(&repo, repetitions),
+        Command::Bench(Bench::Client) => package::bench(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Bench(Bench::Page) => build::bench_page(&repo),
         Command::Openapi => build::openapi(&repo),
         Command::Fuzz => {
             repo::run(&mut build::dev_server(&repo))?;

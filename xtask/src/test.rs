@@ -89,6 +89,7 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
     }
     tally.check("browser and driver", install::browser);
     tally.check("PostgreSQL", install::postgres);
+    tally.check("proxies", install::proxies);
     tally.check("web app", || web::build(repo));
     tally.check("npm package", || package::build(repo));
     tally.check("example of the npm package", || package::example(repo));

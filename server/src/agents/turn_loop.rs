@@ -616,7 +616,9 @@ impl CallIds {
     }
 
     fn take(&mut self, wanted: Option<String>, nth: usize) -> String {
-        let fits = |id: &String| (1..=CALL_ID_BYTES).contains(&id.len()) && !self.used.contains(id);
+        // Whoever answers a call names it: what cannot be sent back is no name.
+        let fits =
+            |id: &String| (1..=CALL_ID_BYTES).contains(&id.len()) && !id.contains(char::is_control) && !self.used.contains(id);
         let id = wanted.filter(fits).unwrap_or_else(|| {
             let base = format!("call_{}_{}", self.step, nth + 1);
             // An earlier execution counted its steps from one too.

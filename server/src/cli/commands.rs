@@ -115,11 +115,8 @@ async fn at(place: &Place) -> Result<Database, Failure> {
 
 /// What a server writes while the record is copied would be missing, or half there.
 async fn refuse_while_served(database: &Database) -> Result<(), Failure> {
-    let locks = database.locks()?;
-    for process in locks.known().await? {
-        if locks.is_dead(process).await?.is_none() {
-            return Err(Failure::new("a server runs on the database that is to be copied; stop it first"));
-        }
+    if database.locks().is_served().await.map_err(|error| Failure::new(error.to_string()))? {
+        return Err(Failure::new("a server runs on the database that is to be copied; stop it first"));
     }
     Ok(())
 }

@@ -261,8 +261,8 @@ fn note(text: &str) {
 }
 
 /// What is logged where nothing else is asked for. The MCP library reports as errors what is none here; what matters of it is said
-/// in `turnfast::agents::mcp`.
-const LOG: &str = "info,rmcp=off";
+/// in `turnfast::agents::mcp`. PostgreSQL notes at each start that the table of migrations is there.
+const LOG: &str = "info,rmcp=off,sqlx::postgres::notice=warn";
 
 /// `TURNFAST_LOG` takes filters as in `info,turnfast=debug`.
 fn log_to_stderr() {

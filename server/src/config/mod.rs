@@ -133,6 +133,17 @@ impl Config {
         self.agents.iter().find(|agent| agent.project == *project && agent.id.as_str() == id)
     }
 
+    /// What the server connects to.
+    fn addresses(&self) -> impl Iterator<Item = &str> {
+        let providers = self.providers.iter().map(|provider| provider.base_url.as_str());
+        let gateways = self.gateways.iter().map(|gateway| gateway.url.as_str());
+        let servers = self.mcp_servers.iter().filter_map(|server| match &server.transport {
+            McpTransport::Url { url, .. } => Some(url.as_str()),
+            McpTransport::Command { .. } => None,
+        });
+        providers.chain(gateways).chain(servers)
+    }
+
     /// Every secret that the configuration holds, longest first, to be cut out of whatever leaves the server: a provider may
     /// echo a key in an error.
     #[must_use]
@@ -147,11 +158,24 @@ impl Config {
                 SecretSource::Missing(_) => None,
             })
             .chain(self.database_url.iter().map(Secret::expose))
+            .chain(self.addresses().flat_map(secrets_in_address))
             .collect();
         secrets.sort_unstable_by_key(|secret| (std::cmp::Reverse(secret.len()), *secret));
         secrets.dedup();
         secrets
     }
+}
+
+/// What may be a key in an address: user and password, every value of its query, and long steps of its path with digits in them. Hosts of tools hand out
+/// such addresses. As it stands in the file; masked for nothing it costs a word in a log line.
+fn secrets_in_address(address: &str) -> impl Iterator<Item = &str> {
+    let (_, rest) = address.split_once("://").unwrap_or(("", address));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    let values = query.split(['&', '#']).map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
+    let steps = path.split('/').filter(|step| step.len() >= PATH_SECRET_BYTES && step.contains(|c: char| c.is_ascii_digit()));
+    user.split(':').chain(values).chain(steps).filter(|secret| !secret.is_empty())
 }
 
 /// Creates `path` and what is missing above it, readable by its owner alone where the system knows of owners.
@@ -162,6 +186,9 @@ fn create_private_dir(path: &Path) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)
 }
+
+/// A step of an address's path from which on it may be a key: longer than any that has a meaning.
+const PATH_SECRET_BYTES: usize = 24;
 
 /// Whether `name` can be a user's: 1 to 64 of `A-Z a-z 0-9 . _ - @ +`, the first one a letter or digit. Case counts.
 #[must_use]
@@ -361,4 +388,22 @@ pub struct Schedule {
     pub tz: String,
     /// `message`: what the agent is told.
     pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_in_addresses_are_secrets() {
+        let secrets = |address| secrets_in_address(address).collect::<Vec<_>>();
+        assert_eq!(secrets("http://127.0.0.1:11434/v1"), [""; 0]);
+        assert_eq!(secrets("https://ada:s3cret@tools.example.org/mcp?key=k1&mode=all#x"), ["ada", "s3cret", "k1", "all", "x"]);
+        assert_eq!(
+            secrets("https://tools.example.org/s/0123456789abcdef01234567/mcp?bare"),
+            ["bare", "0123456789abcdef01234567"]
+        );
+        assert_eq!(secrets("https://tools.example.org/a-long-name-without-any-digit/mcp"), [""; 0]);
+        assert_eq!(secrets("wss://:t0ken@gateway"), ["t0ken"]);
+    }
 }

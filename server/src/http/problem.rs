@@ -73,8 +73,8 @@ impl IntoResponse for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Unavailable(error) => {
-                tracing::error!(error, "the database does not answer");
+            StoreError::Unavailable(_) | StoreError::ClaimLost => {
+                tracing::error!("{error}");
                 Self::new(Code::StorageUnavailable, "The database does not answer. Nothing was changed; try again shortly.")
                     .retry_after(RETRY_AFTER)
             }

@@ -4,13 +4,13 @@
 //! Those who wait share the lock of the dead process ([`Death`]) while they recover what it left: the record decides who of them
 //! does (`turns::recovery`), and a process that only lost its connection cannot have its lock back before they are done.
 
-mod files;
+mod alone;
 mod postgres;
 
-pub use files::LockFiles;
+pub use alone::Alone;
 pub use postgres::PostgresLocks;
 
-use std::{any::Any, fmt};
+use std::{any::Any, fmt, io, path::PathBuf};
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,32 @@ pub struct Claim {
     /// Cancelled when the claim is lost: others take this process for dead, and rightly so.
     pub lost: CancellationToken,
     held: Box<dyn Any + Send + Sync>,
+}
+
+/// Why a process may not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// Another one serves this folder, and one at a time does.
+    #[error(
+        "another server uses the data folder {}; one at a time does. Stop it first, give this one a folder of its own (--data-dir), \
+         or let both use one PostgreSQL (--database-url)",
+        folder.display()
+    )]
+    Served {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The lock file cannot be used.
+    #[error("the file {} cannot be locked: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The database does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// That a process is dead. It stays dead at least for as long as this is held.
@@ -43,10 +69,16 @@ pub trait Liveness: Send + Sync {
     ///
     /// # Errors
     /// The lock cannot be had, whatever the reason; trying again may help.
-    async fn claim(&self) -> Result<Claim, StoreError>;
+    async fn claim(&self) -> Result<Claim, ClaimError>;
 
     /// Gives a claim up, once nothing that runs belongs to it any more.
     async fn release(&self, claim: Claim);
+
+    /// Whether any process has a claim at this moment.
+    ///
+    /// # Errors
+    /// The locks cannot be looked at.
+    async fn is_served(&self) -> Result<bool, ClaimError>;
 
     /// Processes that have a claim, or had one and were not [forgotten](Liveness::forget).
     ///
@@ -66,7 +98,7 @@ pub trait Liveness: Send + Sync {
     /// Waits for the death of `process`, however long it lives.
     async fn death(&self, process: ProcessId) -> Death;
 
-    /// Forgets a dead process: nothing that runs belongs to it any more.
+    /// Forgets a dead process: from now on nothing begins in its name. What has begun by then is still to be recovered.
     ///
     /// # Errors
     /// It stays known.

@@ -10,23 +10,29 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use sqlx::{
-    Connection as _, Executor as _, PgConnection,
-    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+use sqlx::{Connection as _, Executor as _, PgConnection, postgres::PgConnectOptions};
+use tokio::{
+    sync::{Notify, watch},
+    task::AbortHandle,
 };
-use tokio::{sync::Notify, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 use turnfast_shared::ids::ProcessId;
 use uuid::Uuid;
 
-use super::{Claim, Death, Liveness};
+use super::{Claim, ClaimError, Death, Liveness};
 use crate::{
     clock,
-    store::{StoreError, postgres::PostgresStore},
+    store::{
+        StoreError,
+        postgres::{Listener, PostgresStore, WATCHED, within},
+    },
 };
 
 /// Where new processes are announced.
 const CHANNEL: &str = "turnfast_processes";
+/// How long a process may be without the connection that holds its claim. Others may have taken over long before; what it runs
+/// until then is work for nothing, but in a mere outage of the database nobody else can.
+const CLAIM: Duration = Duration::from_secs(60);
 /// How long the owner of a lock that the server lost has for taking it again.
 const GRACE: Duration = Duration::from_secs(5);
 /// Pause between attempts to connect.
@@ -43,7 +49,11 @@ const RECLAIM_ANSWER: Duration = Duration::from_secs(2);
 pub struct PostgresLocks {
     options: PgConnectOptions,
     arrivals: Arc<Notify>,
+    /// Counts how often the connection that holds the claim was lost. It is the one that is asked whether it is there; those that
+    /// wait for locks cannot be, and are given up with it.
+    losses: watch::Sender<u64>,
     store: PostgresStore,
+    claim: Duration,
 }
 
 /// What holds a claim: the task that watches over its connection.
@@ -59,39 +69,22 @@ impl PostgresLocks {
     /// Locks in the database of `store`.
     #[must_use]
     pub fn new(store: &PostgresStore) -> Self {
-        let options = store.options().clone().options([
-            // These connections wait. A server whose client vanished without a word notices within seconds.
-            ("statement_timeout", "0"),
-            ("lock_timeout", "0"),
-            ("idle_session_timeout", "0"),
-            ("client_connection_check_interval", "2s"),
-            ("tcp_keepalives_idle", "5"),
-            ("tcp_keepalives_interval", "2"),
-            ("tcp_keepalives_count", "3"),
-        ]);
-        Self { options, arrivals: Arc::default(), store: store.clone() }
+        let options = store.options().clone().options(WATCHED);
+        Self { options, arrivals: Arc::default(), losses: watch::Sender::new(0), store: store.clone(), claim: CLAIM }
     }
 
-    /// A connection that holds the lock of `process` and listens.
-    async fn hold(&self, process: ProcessId) -> Result<Option<PgListener>, StoreError> {
-        within(async {
-            // The listener wants a pool; one of its own, so that nothing else has its connection.
-            let pool = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None).acquire_timeout(ANSWER);
-            let mut listener = PgListener::connect_with(&pool.connect_with(self.options.clone()).await?).await?;
-            listener.eager_reconnect(false);
-            listener.listen(CHANNEL).await?;
-            let (locked,): (bool,) =
-                sqlx::query_as("SELECT pg_try_advisory_lock($1)").bind(lock_of(process)).fetch_one(&mut listener).await?;
-            Ok(locked.then_some(listener))
-        })
-        .await
+    /// A connection that holds the lock of `process` and listens; `None`: another session holds it.
+    async fn hold(&self, process: ProcessId) -> Result<Option<Listener>, StoreError> {
+        let mut listener = Listener::connect(&self.options, CHANNEL).await?;
+        let locking = sqlx::query_as("SELECT pg_try_advisory_lock($1)").bind(lock_of(process)).fetch_one(listener.session());
+        let (locked,): (bool,) = within(ANSWER, locking).await?;
+        Ok(locked.then_some(listener))
     }
 
     /// Takes the lock again after its connection broke. `None`: others took this process for dead.
-    async fn reclaim(&self, process: ProcessId) -> Option<PgListener> {
+    async fn reclaim(&self, process: ProcessId) -> Option<Listener> {
         loop {
-            let attempt = tokio::time::timeout(RECLAIM_ANSWER, self.try_reclaim(process)).await;
-            let pause = match attempt.unwrap_or_else(|_elapsed| Err(no_answer(RECLAIM_ANSWER))) {
+            let pause = match within(RECLAIM_ANSWER, self.try_reclaim(process)).await {
                 Ok(Reclaimed::Held(listener)) => return Some(listener),
                 Ok(Reclaimed::Lost) => return None,
                 Ok(Reclaimed::Taken) => RECLAIM,
@@ -118,30 +111,26 @@ impl PostgresLocks {
     }
 
     async fn end_sessions_that_hold(&self, process: ProcessId) -> Result<(), StoreError> {
-        within(async {
-            sqlx::query(
-                "SELECT pg_terminate_backend(pid) FROM pg_locks
-                 WHERE locktype = 'advisory' AND granted AND mode = 'ExclusiveLock' AND objsubid = 1
-                   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                   AND classid::bigint = ($1 >> 32) & 4294967295 AND objid::bigint = $1 & 4294967295",
-            )
-            .bind(lock_of(process))
-            .execute(self.store.pool())
-            .await?;
-            Ok(())
-        })
-        .await
+        let ending = sqlx::query(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks
+             WHERE locktype = 'advisory' AND granted AND mode = 'ExclusiveLock' AND objsubid = 1
+               AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+               AND classid::bigint = ($1 >> 32) & 4294967295 AND objid::bigint = $1 & 4294967295",
+        );
+        within(ANSWER, ending.bind(lock_of(process)).execute(self.store.pool())).await.map(drop)
     }
 
-    async fn watch_over(self, process: ProcessId, mut listener: PgListener, lost: CancellationToken) {
+    async fn watch_over(self, process: ProcessId, mut listener: Listener, lost: CancellationToken) {
         loop {
-            match listener.try_recv().await {
-                Ok(Some(_)) => self.arrivals.notify_one(),
-                Ok(None) | Err(_) => {
+            match listener.told().await {
+                Ok(_) => self.arrivals.notify_one(),
+                Err(error) => {
+                    tracing::warn!(%error, "the connection that says that this process lives is lost");
                     drop(listener);
-                    match self.reclaim(process).await {
-                        Some(held) => listener = held,
-                        None => return lost.cancel(),
+                    self.losses.send_modify(|losses| *losses += 1);
+                    match tokio::time::timeout(self.claim, self.reclaim(process)).await {
+                        Ok(Some(held)) => listener = held,
+                        Ok(None) | Err(_) => return lost.cancel(),
                     }
                     // Whatever was announced meanwhile was missed.
                     self.arrivals.notify_one();
@@ -152,12 +141,12 @@ impl PostgresLocks {
 
     /// Waits for the lock of `process` after `grace`.
     async fn wait(&self, process: ProcessId, grace: Duration) -> Result<PgConnection, StoreError> {
-        let (mut connection, rest) = within(async {
+        let connecting = async {
             let mut connection = PgConnection::connect_with(&self.options).await?;
             let rest = rest_of_grace(&mut connection).await?;
-            Ok((connection, rest))
-        })
-        .await?;
+            Ok::<_, sqlx::Error>((connection, rest))
+        };
+        let (mut connection, rest) = within(ANSWER, connecting).await?;
         tokio::time::sleep(grace.max(rest)).await;
         sqlx::query("SELECT pg_advisory_lock_shared($1)").bind(lock_of(process)).execute(&mut connection).await?;
         Ok(connection)
@@ -165,27 +154,23 @@ impl PostgresLocks {
 }
 
 enum Reclaimed {
-    Held(PgListener),
+    Held(Listener),
     Taken,
     Lost,
 }
 
 #[async_trait]
 impl Liveness for PostgresLocks {
-    async fn claim(&self) -> Result<Claim, StoreError> {
+    async fn claim(&self) -> Result<Claim, ClaimError> {
         let process = ProcessId::from(Uuid::now_v7());
         let listener = self.hold(process).await?;
         let listener = listener.ok_or_else(|| StoreError::Unavailable("the lock of a fresh id is taken".to_owned()))?;
-        within(async {
-            sqlx::query("WITH it AS (INSERT INTO processes (id, started_at) VALUES ($1, $2)) SELECT pg_notify($3, '')")
-                .bind(process.0)
-                .bind(clock::now())
-                .bind(CHANNEL)
-                .execute(self.store.pool())
-                .await?;
-            Ok(())
-        })
-        .await?;
+        let telling = sqlx::query("WITH it AS (INSERT INTO processes (id, started_at) VALUES ($1, $2)) SELECT pg_notify($3, '')")
+            .bind(process.0)
+            .bind(clock::now())
+            .bind(CHANNEL)
+            .execute(self.store.pool());
+        within(ANSWER, telling).await?;
         let lost = CancellationToken::new();
         let watch = tokio::spawn(self.clone().watch_over(process, listener, lost.clone()));
         Ok(Claim { process, lost, held: Box::new(Holder(watch.abort_handle())) })
@@ -198,12 +183,18 @@ impl Liveness for PostgresLocks {
         drop(claim.held);
     }
 
+    async fn is_served(&self) -> Result<bool, ClaimError> {
+        for process in self.known().await? {
+            if self.is_dead(process).await?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     async fn known(&self) -> Result<Vec<ProcessId>, StoreError> {
-        within(async {
-            let rows: Vec<(Uuid,)> = sqlx::query_as("SELECT id FROM processes").fetch_all(self.store.pool()).await?;
-            Ok(rows.into_iter().map(|(id,)| id.into()).collect())
-        })
-        .await
+        let rows: Vec<(Uuid,)> = within(ANSWER, sqlx::query_as("SELECT id FROM processes").fetch_all(self.store.pool())).await?;
+        Ok(rows.into_iter().map(|(id,)| id.into()).collect())
     }
 
     async fn arrivals(&self) {
@@ -211,7 +202,7 @@ impl Liveness for PostgresLocks {
     }
 
     async fn is_dead(&self, process: ProcessId) -> Result<Option<Death>, StoreError> {
-        within(async {
+        within(ANSWER, async {
             let mut connection = PgConnection::connect_with(&self.options).await?;
             if rest_of_grace(&mut connection).await?.is_zero() {
                 let (dead,): (bool,) = sqlx::query_as("SELECT pg_try_advisory_lock_shared($1)")
@@ -224,17 +215,23 @@ impl Liveness for PostgresLocks {
             }
             // How the connection ends does not matter: it holds nothing.
             let _ = connection.close().await;
-            Ok(None)
+            Ok::<_, sqlx::Error>(None)
         })
         .await
     }
 
     async fn death(&self, process: ProcessId) -> Death {
+        let mut losses = self.losses.subscribe();
         let mut grace = Duration::ZERO;
         loop {
-            match self.wait(process, grace).await {
-                Ok(connection) => return Death(Some(Box::new(connection))),
-                Err(error) => tracing::warn!(%error, %process, "cannot wait for the lock of a process; trying again"),
+            losses.mark_unchanged();
+            tokio::select! {
+                waited = self.wait(process, grace) => match waited {
+                    Ok(connection) => return Death(Some(Box::new(connection))),
+                    Err(error) => tracing::warn!(%error, %process, "cannot wait for the lock of a process; trying again"),
+                },
+                // Fails only when the sender is gone, and `self` holds it.
+                _ = losses.changed() => {}
             }
             grace = GRACE;
             tokio::time::sleep(RECONNECT).await;
@@ -242,11 +239,8 @@ impl Liveness for PostgresLocks {
     }
 
     async fn forget(&self, process: ProcessId) -> Result<(), StoreError> {
-        within(async {
-            self.store.pool().execute(sqlx::query("DELETE FROM processes WHERE id = $1").bind(process.0)).await?;
-            Ok(())
-        })
-        .await
+        let forgetting = self.store.pool().execute(sqlx::query("DELETE FROM processes WHERE id = $1").bind(process.0));
+        within(ANSWER, forgetting).await.map(drop)
     }
 }
 
@@ -264,22 +258,20 @@ fn lock_of(process: ProcessId) -> i64 {
     process.0.as_u64_pair().1.cast_signed()
 }
 
-async fn within<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    tokio::time::timeout(ANSWER, work).await.unwrap_or_else(|_elapsed| Err(no_answer(ANSWER)))
-}
-
-fn no_answer(within: Duration) -> StoreError {
-    StoreError::Unavailable(format!("no answer within {} s", within.as_secs()))
-}
-
 #[cfg(test)]
 mod tests {
-    use turnfast_test_postgres::Cluster;
+    use turnfast_test_postgres::{Cluster, Wire};
 
     use super::*;
 
     async fn locks(url: &str) -> PostgresLocks {
         PostgresLocks::new(&PostgresStore::open(url).await.unwrap())
+    }
+
+    async fn until_somebody_waits(locks: &PostgresLocks) {
+        let waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+                       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        while sqlx::query(waits).fetch_optional(locks.store.pool()).await.unwrap().is_none() {}
     }
 
     #[tokio::test]
@@ -323,8 +315,7 @@ mod tests {
             async move { other.death(process).await }
         });
         // Only once the other one waits is its death noticed in time.
-        let waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
-        while sqlx::query(waits).fetch_optional(other.store.pool()).await.unwrap().is_none() {}
+        until_somebody_waits(&locks).await;
         other.end_sessions_that_hold(claim.process).await.unwrap();
         let death = waiting.await.unwrap();
         assert!(!claim.lost.is_cancelled(), "it is not lost before it is recovered");
@@ -352,5 +343,39 @@ mod tests {
         assert!(!waiting.is_finished());
         drop(claim);
         waiting.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_process_that_is_cut_off_for_too_long_takes_its_claim_for_lost() {
+        let wire = Wire::to(&turnfast_test_postgres::database().unwrap()).unwrap();
+        let mut locks = locks(wire.url()).await;
+        locks.claim = Duration::from_millis(200);
+        let claim = locks.claim().await.unwrap();
+        wire.cut();
+        claim.lost.cancelled().await;
+        wire.mend();
+        let anew = locks.claim().await.unwrap();
+        assert_ne!(anew.process, claim.process);
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_for_a_lock_wait_anew_once_their_own_connection_is_lost() {
+        let url = turnfast_test_postgres::database().unwrap();
+        let wire = Wire::to(&url).unwrap();
+        let (locks, other) = (locks(&url).await, locks(wire.url()).await);
+        let (claim, own) = (locks.claim().await.unwrap(), other.claim().await.unwrap());
+        let waiting = tokio::spawn({
+            let (other, process) = (other.clone(), claim.process);
+            async move { other.death(process).await }
+        });
+        until_somebody_waits(&locks).await;
+        // The server sees them go; they see nothing.
+        wire.swallow();
+        wire.mend();
+        drop(claim);
+        // As the connection that holds the claim does when it gets no answer.
+        other.losses.send_modify(|losses| *losses += 1);
+        waiting.await.unwrap();
+        drop(own);
     }
 }

@@ -10,10 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sqlx::{
-    PgPool,
-    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
-};
+use sqlx::{PgPool, postgres::PgConnectOptions};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use turnfast_shared::{
@@ -23,7 +20,10 @@ use turnfast_shared::{
 use uuid::Uuid;
 
 use super::{Ears, Hub};
-use crate::store::{StoreError, postgres::PostgresStore};
+use crate::store::{
+    StoreError,
+    postgres::{Listener, PostgresStore, within},
+};
 
 /// Where news is.
 const CHANNEL: &str = "turnfast";
@@ -31,7 +31,7 @@ const CHANNEL: &str = "turnfast";
 const WAITING_MAX: usize = 10_000;
 /// Pause after a failure to send or to connect.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How long sending and connecting may take.
+/// How long sending may take.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long [`Post::close`] waits for what is not sent yet.
 const LAST_POST: Duration = Duration::from_secs(2);
@@ -40,9 +40,16 @@ const LAST_POST: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "news", rename_all = "kebab-case")]
 enum News {
-    Updated { owner: UserId, update: ExecutionUpdated },
+    Updated(Change),
     Cancel { execution: ExecutionId },
     Everything,
+}
+
+/// A thread that changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Change {
+    owner: UserId,
+    update: ExecutionUpdated,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,7 +63,7 @@ struct Letter<N> {
 /// What waits to be sent.
 #[derive(Debug, Default)]
 struct Outbox {
-    updates: HashMap<ThreadId, (UserId, ExecutionUpdated)>,
+    updates: HashMap<ThreadId, Change>,
     cancels: Vec<ExecutionId>,
     everything: bool,
 }
@@ -90,13 +97,7 @@ impl Post {
     }
 
     pub(super) fn updated(&self, owner: UserId, update: &ExecutionUpdated) {
-        self.put(|outbox| match outbox.updates.get_mut(&update.thread_id) {
-            Some((_, known)) if known.revision >= update.revision => {}
-            Some((_, known)) => known.clone_from(update),
-            None => {
-                outbox.updates.insert(update.thread_id, (owner, update.clone()));
-            }
-        });
+        self.put(|outbox| outbox.add(Change { owner, update: update.clone() }));
     }
 
     pub(super) fn cancel(&self, execution: ExecutionId) {
@@ -123,7 +124,7 @@ impl Post {
             let newer = std::mem::replace(outbox, unsent);
             outbox.everything |= newer.everything;
             outbox.cancels.extend(newer.cancels);
-            outbox.updates.extend(newer.updates);
+            newer.updates.into_values().for_each(|change| outbox.add(change));
         });
     }
 
@@ -146,13 +147,11 @@ impl Post {
                 .bind(CHANNEL)
                 .bind(&letters)
                 .execute(&pool);
-            let failure = match tokio::time::timeout(ANSWER, sending).await {
-                Ok(Ok(_)) => continue,
-                Ok(Err(sqlx::Error::PoolClosed)) => return,
-                Ok(Err(error)) => error.to_string(),
-                Err(_elapsed) => "no answer".to_owned(),
-            };
-            tracing::warn!(error = failure, letters = letters.len(), "other processes are not told yet; trying again");
+            let Err(error) = within(ANSWER, sending).await else { continue };
+            if pool.is_closed() {
+                return;
+            }
+            tracing::warn!(%error, letters = letters.len(), "other processes are not told yet; trying again");
             self.put_back(batch);
             tokio::time::sleep(AGAIN).await;
         }
@@ -160,18 +159,18 @@ impl Post {
 
     /// Starts the task that listens. When this returns, it does.
     pub(super) async fn listen(self: &Arc<Self>, hub: Arc<Hub>, ears: Arc<dyn Ears>) -> Result<(), StoreError> {
-        let mut listener = self.connect().await?;
+        let mut listener = Listener::connect(&self.options, CHANNEL).await?;
         let post = self.clone();
         tokio::spawn(async move {
             loop {
-                let received = tokio::select! {
-                    received = listener.try_recv() => received,
+                let told = tokio::select! {
+                    told = listener.told() => told,
                     () = post.ended.cancelled() => return,
                 };
-                match received {
-                    Ok(Some(notification)) => post.deliver(notification.payload(), &hub, &*ears),
-                    Ok(None) | Err(_) => {
-                        tracing::warn!("the connection to what other processes tell is lost");
+                match told {
+                    Ok(letter) => post.deliver(&letter, &hub, &*ears),
+                    Err(error) => {
+                        tracing::warn!(%error, "the connection to what other processes tell is lost");
                         drop(listener);
                         let Some(again) = post.reconnect().await else { return };
                         listener = again;
@@ -188,7 +187,7 @@ impl Post {
     fn deliver(&self, payload: &str, hub: &Hub, ears: &dyn Ears) {
         match serde_json::from_str::<Letter<News>>(payload) {
             Ok(Letter { from, .. }) if from == self.me => {}
-            Ok(Letter { news: News::Updated { owner, update }, .. }) => hub.updated(owner, &update),
+            Ok(Letter { news: News::Updated(Change { owner, update }), .. }) => hub.updated(owner, &update),
             Ok(Letter { news: News::Cancel { execution }, .. }) => ears.cancel(execution),
             Ok(Letter { news: News::Everything, .. }) => hub.everything(),
             Err(error) => {
@@ -199,26 +198,11 @@ impl Post {
         }
     }
 
-    async fn connect(&self) -> Result<PgListener, StoreError> {
-        let connecting = async {
-            // The listener wants a pool; one of its own, so that waiting readers and writers do not keep it from its connection.
-            let pool = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None).acquire_timeout(ANSWER);
-            let mut listener = PgListener::connect_with(&pool.connect_with(self.options.clone()).await?).await?;
-            listener.eager_reconnect(false);
-            listener.listen(CHANNEL).await?;
-            Ok::<_, sqlx::Error>(listener)
-        };
-        match tokio::time::timeout(ANSWER, connecting).await {
-            Ok(connected) => Ok(connected?),
-            Err(_elapsed) => Err(StoreError::Unavailable("no answer".to_owned())),
-        }
-    }
-
     /// Connects, however long it takes; `None`: the process ends.
-    async fn reconnect(&self) -> Option<PgListener> {
+    async fn reconnect(&self) -> Option<Listener> {
         loop {
             tokio::select! {
-                connected = self.connect() => match connected {
+                connected = Listener::connect(&self.options, CHANNEL) => match connected {
                     Ok(listener) => return Some(listener),
                     Err(error) => tracing::warn!(%error, "cannot listen to other processes yet; trying again"),
                 },
@@ -239,6 +223,18 @@ impl Post {
 }
 
 impl Outbox {
+    /// Changes of one thread go as one.
+    fn add(&mut self, change: Change) {
+        match self.updates.get_mut(&change.update.thread_id) {
+            // Two tasks may commit in one order and tell in the other.
+            Some(known) if known.update.revision >= change.update.revision => {}
+            Some(known) => known.update = change.update,
+            None => {
+                self.updates.insert(change.update.thread_id, change);
+            }
+        }
+    }
+
     fn len(&self) -> usize {
         self.updates.len() + self.cancels.len() + usize::from(self.everything)
     }
@@ -246,7 +242,7 @@ impl Outbox {
     fn news(&self) -> impl Iterator<Item = News> + '_ {
         let cancels = self.cancels.iter().map(|&execution| News::Cancel { execution });
         let everything = self.everything.then_some(News::Everything);
-        let updates = self.updates.values().map(|(owner, update)| News::Updated { owner: *owner, update: update.clone() });
+        let updates = self.updates.values().cloned().map(News::Updated);
         // Stops first: somebody waits for them.
         cancels.chain(everything).chain(updates)
     }
@@ -359,7 +355,7 @@ mod tests {
             execution_id: Some(Uuid::from_u128(1).into()),
             ..update(1, u64::MAX)
         };
-        let news = News::Updated { owner: user(), update: longest };
+        let news = News::Updated(Change { owner: user(), update: longest });
         let letter = serde_json::to_string(&Letter { from: Uuid::from_u128(3), news }).unwrap();
         assert!(letter.len() < 1_000, "a notification takes 8,000 bytes");
     }

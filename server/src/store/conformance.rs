@@ -65,20 +65,25 @@ fn user(n: u128) -> UserId {
     Uuid::from_u128(0x10_000 + n).into()
 }
 
-fn process(n: u128) -> ProcessId {
+pub(crate) fn process(n: u128) -> ProcessId {
     Uuid::from_u128(0x20_000 + n).into()
+}
+
+/// Processes in whose name the tests begin executions.
+pub(crate) fn processes() -> impl Iterator<Item = ProcessId> {
+    (1..=20).map(process)
 }
 
 fn thread(n: u128) -> ThreadId {
     Uuid::from_u128(0x30_000 + n).into()
 }
 
-fn key(n: u128) -> ThreadKey {
+pub(crate) fn key(n: u128) -> ThreadKey {
     ThreadKey { project: "demo".parse().unwrap(), agent: "assistant".parse().unwrap(), thread: thread(n), owner: user(1) }
 }
 
 /// A typed turn number `n` in `key`: its ids follow from `n`.
-fn turn(key: ThreadKey, n: u128) -> NewTurn {
+pub(crate) fn turn(key: ThreadKey, n: u128) -> NewTurn {
     NewTurn {
         key,
         choice: ThreadChoice::NewIfUnknown,
@@ -102,7 +107,7 @@ fn answer(n: u128) -> MessageId {
     Uuid::from_u128(0x50_000 + n).into()
 }
 
-fn execution(n: u128) -> ExecutionId {
+pub(crate) fn execution(n: u128) -> ExecutionId {
     Uuid::from_u128(0x60_000 + n).into()
 }
 
@@ -152,7 +157,7 @@ fn ask(id: &str, payload: SuspendPayload, n: u128) -> Suspension {
     }
 }
 
-fn approval(id: &str, n: u128) -> Suspension {
+pub(crate) fn approval(id: &str, n: u128) -> Suspension {
     ask(id, SuspendPayload::Approval { tool_name: "tool".to_owned(), input: serde_json::json!({}) }, n)
 }
 
@@ -173,7 +178,7 @@ fn suspended_part(id: &str) -> Part {
 }
 
 /// Suspends turn `n` on the calls `ids`.
-async fn suspend(store: &S, key: ThreadKey, n: u128, asked: Vec<Suspension>) -> FlushOutcome {
+pub(crate) async fn suspend(store: &S, key: ThreadKey, n: u128, asked: Vec<Suspension>) -> FlushOutcome {
     let parts = asked
         .iter()
         .enumerate()
@@ -187,7 +192,7 @@ async fn suspend(store: &S, key: ThreadKey, n: u128, asked: Vec<Suspension>) -> 
     write(store, Flush { parts, end: Some(end), ..flush_of(key, n) }).await
 }
 
-fn resume(n: u128, id: &str, new: u128) -> NewResume {
+pub(crate) fn resume(n: u128, id: &str, new: u128) -> NewResume {
     let key = key(1);
     NewResume {
         project: key.project,
@@ -706,7 +711,10 @@ pub(crate) async fn threads_are_renamed_and_deleted(store: S) {
     assert!(matches!(store.delete_thread(&key(1)).await.unwrap(), DeleteOutcome::Deleted { .. }));
     assert!(store.snapshot(&key(1), None).await.unwrap().is_none());
     assert_eq!(store.admit_resume(resume(1, "c1", 8)).await.unwrap(), ResumeAdmission::NotFound);
-    assert!(matches!(store.admit(turn(key(1), 1)).await.unwrap(), Admission::Accepted { revision: 1 }), "its ids are free again");
+    // Its ids come to mean nothing else: an ETag of it, a revision, a message that is sent once more.
+    assert_eq!(store.admit(turn(key(2), 1)).await.unwrap(), Admission::AlreadyAccepted { execution: execution(1) });
+    assert_eq!(store.admit(turn(key(1), 2)).await.unwrap(), Admission::ThreadNotFound);
+    assert!(matches!(store.admit(turn(key(2), 2)).await.unwrap(), Admission::Accepted { revision: 1 }));
     store.ping().await.unwrap();
 }
 
@@ -755,12 +763,15 @@ pub(crate) async fn attachments_come_and_go_with_their_thread(store: S) {
     assert!(matches!(store.delete_thread(&key(1)).await.unwrap(), DeleteOutcome::Deleted { .. }));
     assert_eq!(get(key(1), 1).await, None);
     assert!(store.attachments(thread(1), &[id(1), id(2)]).await.unwrap().is_empty());
-    assert!(matches!(store.admit(with(1, key(1), &sent)).await.unwrap(), Admission::Accepted { .. }), "its ids are free again");
+    assert!(
+        matches!(store.admit(with(2, key(3), &sent)).await.unwrap(), Admission::Accepted { .. }),
+        "the files' ids are free again"
+    );
 }
 
 /// A caller that is dropped midway, as a request's future is when its client goes away, leaves no transaction open.
 pub(crate) async fn dropped_callers_leave_nothing_half_done(store: S) {
-    for n in 1..=40 {
+    for n in 1..=20 {
         let mut admit = Box::pin(store.admit(turn(key(n), n)));
         // Polled a different number of times each, then dropped.
         for _ in 0..n % 5 {
@@ -771,7 +782,7 @@ pub(crate) async fn dropped_callers_leave_nothing_half_done(store: S) {
         }
     }
     accept(&store, key(1_000), 1_000).await;
-    for n in 1..=40 {
+    for n in 1..=20 {
         let there = store.snapshot(&key(n), None).await.unwrap();
         assert!(there.is_none_or(|snapshot| snapshot.messages.len() == 2), "all or nothing");
     }
@@ -823,11 +834,18 @@ pub(crate) async fn busy_record(store: S) {
     let failed = End { error: Some(error), ..end(ExecutionStatus::Error, &[Part::Text { text: odd.to_owned() }]) };
     write(&store, Flush { end: Some(failed), ..flush_of(key(4), 6) }).await;
     store.rename_thread(&key(4), "renamed".to_owned()).await.unwrap();
+
+    accept(&store, key(5), 7).await;
+    finish(&store, key(5), 7).await;
+    store.delete_thread(&key(5)).await.unwrap();
 }
 
 /// Another turn in a thread of [`busy_record`] that is free.
 pub(crate) async fn another_turn(store: &dyn Store) {
     assert!(matches!(store.admit(turn(key(4), 40)).await.unwrap(), Admission::Accepted { .. }));
+    // What was deleted is remembered as that.
+    assert_eq!(store.admit(turn(key(5), 41)).await.unwrap(), Admission::ThreadNotFound);
+    assert_eq!(store.admit(turn(key(6), 7)).await.unwrap(), Admission::AlreadyAccepted { execution: execution(7) });
 }
 
 /// All that can be read of [`busy_record`].

@@ -42,8 +42,8 @@ pub(crate) type Rows = Vec<Vec<Cell>>;
 
 use Kind::{Bytes, Flag, Id, Integer, Text};
 
-/// Who someone is. Users first: the others refer to them.
-pub(crate) const PEOPLE: [Table; 4] = [
+/// What belongs to no thread. Users first: others refer to them.
+pub(crate) const OUTSIDE_THREADS: [Table; 6] = [
     Table {
         name: "users",
         columns: &[
@@ -75,6 +75,8 @@ pub(crate) const PEOPLE: [Table; 4] = [
         ],
         of_thread: "",
     },
+    Table { name: "deleted_threads", columns: &[("id", Id)], of_thread: "" },
+    Table { name: "deleted_messages", columns: &[("owner_id", Id), ("id", Id), ("execution_id", Id)], of_thread: "" },
 ];
 
 const OF_MESSAGES: &str = "message_pk IN (SELECT pk FROM messages WHERE thread_id = {})";
@@ -199,7 +201,7 @@ pub(crate) async fn copy(from: &dyn Copyable, to: &dyn Copyable) -> Result<usize
     if !to.is_empty().await? {
         return Err(CopyError::NotEmpty);
     }
-    to.import(&PEOPLE, from.export(&PEOPLE, None).await?).await?;
+    to.import(&OUTSIDE_THREADS, from.export(&OUTSIDE_THREADS, None).await?).await?;
     let threads = from.thread_ids().await?;
     for &thread in &threads {
         to.import(&THREAD, from.export(&THREAD, Some(thread)).await?).await?;
@@ -225,7 +227,7 @@ mod tests {
     use crate::store::{
         TurnStore as _,
         conformance::{another_turn, busy_record, everything},
-        postgres::PostgresStore,
+        postgres::{self, PostgresStore},
         sqlite::SqliteStore,
     };
 
@@ -252,6 +254,7 @@ mod tests {
         let mut orphans = there.running_processes().await.unwrap();
         let process = orphans.pop().unwrap();
         assert_eq!(there.orphans(process).await.unwrap(), here.orphans(process).await.unwrap());
+        postgres::register(&there, [process]).await;
         another_turn(&there).await;
     }
 }

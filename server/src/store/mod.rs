@@ -17,7 +17,7 @@ pub use turns::TurnStore;
 use self::{postgres::PostgresStore, sqlite::SqliteStore};
 use crate::{
     config::Config,
-    liveness::{Liveness, LockFiles, PostgresLocks},
+    liveness::{Alone, Liveness, PostgresLocks},
 };
 
 /// Why the record could not be read or written.
@@ -26,6 +26,9 @@ pub enum StoreError {
     /// The database does not answer, is locked, or its disk is full. What was asked has not happened; trying again may help.
     #[error("the database does not answer: {0}")]
     Unavailable(String),
+    /// The process in whose name something was to begin is no longer counted among the living. What was asked has not happened.
+    #[error("this process lost its claim and is taking a new one")]
+    ClaimLost,
     /// The record holds something that this version cannot read.
     #[error("the record cannot be read: {0}")]
     Corrupt(String),
@@ -52,7 +55,7 @@ impl<S: TurnStore + AuthStore> Store for S {}
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one of them")]
 pub enum Database {
-    /// A file in the data folder.
+    /// A file in the data folder, which one process at a time serves.
     Sqlite(SqliteStore),
     /// A server, shared with other processes.
     Postgres(PostgresStore),
@@ -88,13 +91,11 @@ impl Database {
     }
 
     /// The locks of the processes that use it.
-    ///
-    /// # Errors
-    /// The folder for them cannot be created.
-    pub fn locks(&self) -> Result<Arc<dyn Liveness>, StoreError> {
-        Ok(match self {
-            Self::Sqlite(store) => Arc::new(LockFiles::open(&store.folder().join("processes"))?),
+    #[must_use]
+    pub fn locks(&self) -> Arc<dyn Liveness> {
+        match self {
+            Self::Sqlite(store) => Arc::new(Alone::new(store.folder())),
             Self::Postgres(store) => Arc::new(PostgresLocks::new(store)),
-        })
+        }
     }
 }

@@ -188,12 +188,14 @@ impl Execution {
     /// Submits what failed before, or else what is unrecorded.
     fn submit(&mut self, flushing: &mut Flushing) -> Result<(), TurnError> {
         flushing.due = None;
-        let flush = match flushing.unwritten.take() {
-            Some(flush) => flush,
-            None if self.recorder.is_dirty() => self.flush(None)?,
-            None => return Ok(()),
+        flushing.pending = match flushing.unwritten.take() {
+            Some(flush) => Some(self.writer.submit_again(flush)),
+            None if self.recorder.is_dirty() => {
+                let flush = self.flush(None)?;
+                Some(self.writer.submit(flush))
+            }
+            None => None,
         };
-        flushing.pending = Some(self.writer.submit(flush));
         Ok(())
     }
 
@@ -243,10 +245,11 @@ impl Execution {
                 return;
             }
         }
-        if let Some(flush) = flushing.unwritten.take()
-            && self.write(flush, &mut flushing).await.is_none()
-        {
-            return;
+        if let Some(flush) = flushing.unwritten.take() {
+            let again = self.writer.submit_again(flush);
+            if self.written(again, &mut flushing).await.is_none() {
+                return;
+            }
         }
         loop {
             if status != ExecutionStatus::Suspended {
@@ -264,7 +267,8 @@ impl Execution {
                 }
             };
             let Ok(flush) = self.flush(Some(end)) else { return };
-            match self.write(flush, &mut flushing).await {
+            let pending = self.writer.submit(flush);
+            match self.written(pending, &mut flushing).await {
                 None => return,
                 Some(true) => break,
                 // A Stop was asked for before this end was recorded: it wins.
@@ -282,7 +286,8 @@ impl Execution {
             let end = End { status, error: error.clone(), suspensions: Vec::new(), content: None, at: clock::now() };
             let flush =
                 Flush { execution: self.id, process: self.process, key: self.key.clone(), parts: Vec::new(), end: Some(end) };
-            match self.write(flush, &mut flushing).await {
+            let pending = self.writer.submit(flush);
+            match self.written(pending, &mut flushing).await {
                 None => return,
                 Some(true) => break,
                 Some(false) => (status, error) = (ExecutionStatus::Cancelled, None),
@@ -329,18 +334,16 @@ impl Execution {
         Ok(End { status, error, suspensions, content, at: clock::now() })
     }
 
-    /// Writes until it is committed. Gives whether an end took effect; `None`: the record takes nothing more.
-    async fn write(&mut self, flush: Flush, flushing: &mut Flushing) -> Option<bool> {
-        let mut flush = flush;
+    /// Waits until it is committed, and writes again until then. Gives whether an end took effect; `None`: the record takes nothing
+    /// more.
+    async fn written(&mut self, mut pending: Pending, flushing: &mut Flushing) -> Option<bool> {
         loop {
-            let outcome = self.writer.submit(flush).await.ok()?;
+            let outcome = pending.await.ok()?;
             let ended = matches!(outcome, Ok(FlushOutcome::Written { ended: true, .. }));
             self.flushed(outcome, flushing).ok()?;
-            match flushing.unwritten.take() {
-                None => return Some(ended),
-                Some(again) => flush = again,
-            }
+            let Some(unwritten) = flushing.unwritten.take() else { return Some(ended) };
             sleep_until(flushing.due.take().unwrap_or_else(Instant::now)).await;
+            pending = self.writer.submit_again(unwritten);
         }
     }
 }

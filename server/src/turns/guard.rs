@@ -24,9 +24,6 @@ use crate::{
     },
 };
 
-/// Rounds of recovery for one process. More than one, because a Stop may come between the look and the deed.
-const ROUNDS: usize = 3;
-
 impl Turns {
     /// Recovers what processes that are dead already left.
     pub(super) async fn recover_the_dead(self: &Arc<Self>) -> Result<(), StoreError> {
@@ -87,12 +84,6 @@ impl Turns {
         }));
     }
 
-    /// Looks once more for what a dead process left.
-    pub(super) fn bury_again(self: Arc<Self>, process: ProcessId) {
-        let guarding = self.guarding.clone();
-        tokio::spawn(guarding.run_until_cancelled_owned(async move { self.bury_until_done(process).await }));
-    }
-
     async fn bury_until_done(self: &Arc<Self>, process: ProcessId) {
         while let Err(error) = self.bury(process).await {
             tracing::warn!(%error, %process, "what a dead process left cannot be recovered yet; trying again");
@@ -108,7 +99,9 @@ impl Turns {
         self.registry.cancel_all(Reason::ClaimLost);
         if let Some(old) = old {
             // Known to be dead: this process says so itself.
-            self.clone().bury_again(old.process);
+            let (turns, guarding) = (self.clone(), self.guarding.clone());
+            let burying = async move { turns.bury_until_done(old.process).await };
+            tokio::spawn(guarding.run_until_cancelled_owned(burying));
         }
         loop {
             match self.liveness.claim().await {
@@ -128,7 +121,11 @@ impl Turns {
 
     /// Recovers all that a dead process left running. Others may be at it too: the record decides who of them does.
     pub(super) async fn bury(self: &Arc<Self>, process: ProcessId) -> Result<(), StoreError> {
-        for _ in 0..ROUNDS {
+        // First: whatever began in its name has begun by then, and is found.
+        self.liveness.forget(process).await?;
+        // More than one round where a Stop comes between the look and the deed. It is found by the next look, and a cancelled end
+        // always takes effect; so there are two of them at most.
+        loop {
             let orphans = self.store.orphans(process).await?;
             if orphans.is_empty() {
                 break;
@@ -144,7 +141,6 @@ impl Turns {
             }
             self.end_all(endings).await?;
         }
-        self.liveness.forget(process).await?;
         // It may have died between a commit and telling of it.
         self.relay.everything();
         Ok(())

@@ -43,7 +43,7 @@ use self::{
 use crate::{
     agents::{Engine, TurnInput},
     clock,
-    liveness::{Claim, Liveness},
+    liveness::{Claim, ClaimError, Liveness},
     relay::{Ears, Relay},
     store::{
         Store, StoreError,
@@ -179,8 +179,8 @@ impl Turns {
     /// over them. Serve requests only after it.
     ///
     /// # Errors
-    /// The locks cannot be used, or the database does not answer.
-    pub async fn start(parts: Parts) -> Result<Arc<Self>, StoreError> {
+    /// Another process serves already and only one may, the locks cannot be used, or the database does not answer.
+    pub async fn start(parts: Parts) -> Result<Arc<Self>, ClaimError> {
         let Parts { store, relay, liveness, continuable, max_running_per_user } = parts;
         let claim = liveness.claim().await?;
         let lost = claim.lost.clone();
@@ -343,10 +343,6 @@ impl Turns {
             message_id: started.message,
             assistant_message_id: started.assistant_message,
         });
-        if self.process().ok() != Some(process) {
-            // The claim was lost while the row was being committed: whoever recovered this process may not have seen it.
-            self.clone().bury_again(process);
-        }
         let accepted = Accepted { execution, process, started, engine, live, registered, writer: self.writer.clone() };
         (accepted, stream)
     }
@@ -357,9 +353,7 @@ impl Turns {
 
     /// Who this process is.
     fn process(&self) -> Result<ProcessId, StoreError> {
-        self.claim_slot().as_ref().map(|claim| claim.process).ok_or_else(|| {
-            StoreError::Unavailable("this process lost its place among the others and is taking a new one".to_owned())
-        })
+        self.claim_slot().as_ref().map(|claim| claim.process).ok_or(StoreError::ClaimLost)
     }
 
     /// Asks an execution to stop. `Some(true)`: it ran, and the wish is recorded; `Some(false)`: it had ended; `None`: not found.
@@ -539,11 +533,6 @@ impl Accepted {
         let (history, so_far) = loop {
             match store.turn_input(key.thread, assistant_message).await {
                 Ok(input) => break input,
-                Err(StoreError::Unavailable(error)) => {
-                    // Accepted is accepted: it waits for the database, as every later step does.
-                    tracing::warn!(execution = %self.execution, error, "the thread cannot be read yet; trying again");
-                    tokio::time::sleep(READ_AGAIN).await;
-                }
                 Err(StoreError::Corrupt(error)) => {
                     tracing::error!(execution = %self.execution, error, "the thread cannot be read; ending the execution");
                     let failure = ExecutionError {
@@ -564,6 +553,11 @@ impl Accepted {
                         newly_suspended: Vec::new(),
                     };
                     return execution.end_unread(failure).await;
+                }
+                Err(error) => {
+                    // Accepted is accepted: it waits for the database, as every later step does.
+                    tracing::warn!(execution = %self.execution, %error, "the thread cannot be read yet; trying again");
+                    tokio::time::sleep(READ_AGAIN).await;
                 }
             }
         };

@@ -10,9 +10,13 @@ use turnfast_shared::{ExecutionStatus, Message, Timeline, ToolState, event::Susp
 use super::*;
 use crate::{
     agents::{EventStream, TurnError},
-    liveness::LockFiles,
+    liveness::{Alone, PostgresLocks},
     relay::{Follower, Hub, Told},
-    store::{sqlite::SqliteStore, turns::NewTurn},
+    store::{
+        postgres::{self, PostgresStore},
+        sqlite::SqliteStore,
+        turns::NewTurn,
+    },
 };
 
 type Script = mpsc::UnboundedSender<Result<Event, TurnError>>;
@@ -45,10 +49,9 @@ impl Puppet {
 }
 
 struct World {
-    _folder: TempDir,
-    sqlite: SqliteStore,
+    _folder: Option<TempDir>,
     store: Arc<dyn Store>,
-    locks: LockFiles,
+    liveness: Arc<dyn Liveness>,
     hub: Arc<Hub>,
     turns: Arc<Turns>,
     puppet: Arc<Puppet>,
@@ -57,20 +60,44 @@ struct World {
 }
 
 impl World {
+    /// A process of its own, on SQLite.
     async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let sqlite = SqliteStore::open(&folder.path().join("turnfast.db")).await.unwrap();
-        let store: Arc<dyn Store> = Arc::new(sqlite.clone());
-        let locks = LockFiles::open(&folder.path().join("processes")).unwrap();
-        let hub = Arc::new(Hub::default());
-        let (puppet, goes_on) = (Arc::default(), Arc::default());
-        let turns = start(&store, &locks, &hub, &puppet, &goes_on).await;
-        Self { _folder: folder, sqlite, store, locks, hub, turns, puppet, goes_on }
+        Self::on_sqlite(|_| async {}).await.0
     }
 
-    /// Another process on the same data folder; its followers are those of this one.
+    /// The same, on a record that is not empty.
+    async fn on_sqlite<F: Future<Output = ()>>(prepare: impl FnOnce(SqliteStore) -> F) -> (Self, SqliteStore) {
+        let folder = tempfile::tempdir().unwrap();
+        let sqlite = SqliteStore::open(&folder.path().join("turnfast.db")).await.unwrap();
+        prepare(sqlite.clone()).await;
+        let liveness = Arc::new(Alone::new(folder.path()));
+        let store = Arc::new(sqlite.clone());
+        (Self { _folder: Some(folder), ..Self::over(store.clone(), store, liveness).await }, sqlite)
+    }
+
+    /// A process that shares a PostgreSQL with [`others`](World::another).
+    async fn shared() -> (Self, PostgresStore) {
+        Self::on_postgres(|_| async {}).await
+    }
+
+    /// The same, on a record that is not empty.
+    async fn on_postgres<F: Future<Output = ()>>(prepare: impl FnOnce(PostgresStore) -> F) -> (Self, PostgresStore) {
+        let store = PostgresStore::open(&turnfast_test_postgres::database().unwrap()).await.unwrap();
+        prepare(store.clone()).await;
+        let shared = Arc::new(store.clone());
+        (Self::over(shared.clone(), shared, Arc::new(PostgresLocks::new(&store))).await, store)
+    }
+
+    /// The test reads from `store`; the process uses its own, on the same record.
+    async fn over(store: Arc<dyn Store>, own: Arc<dyn Store>, liveness: Arc<dyn Liveness>) -> Self {
+        let (hub, puppet, goes_on) = (Arc::default(), Arc::default(), Arc::default());
+        let turns = start(&own, &liveness, &hub, &puppet, &goes_on).await;
+        Self { _folder: None, store, liveness, hub, turns, puppet, goes_on }
+    }
+
+    /// Another process on the same database; its followers are those of this one.
     async fn another(&self) -> Arc<Turns> {
-        start(&self.store, &self.locks, &self.hub, &self.puppet, &self.goes_on).await
+        start(&self.store, &self.liveness, &self.hub, &self.puppet, &self.goes_on).await
     }
 
     fn submit_of(&self, n: u128) -> Submit {
@@ -121,7 +148,7 @@ impl World {
 
 async fn start(
     store: &Arc<dyn Store>,
-    locks: &LockFiles,
+    liveness: &Arc<dyn Liveness>,
     hub: &Arc<Hub>,
     puppet: &Arc<Puppet>,
     goes_on: &Arc<AtomicBool>,
@@ -130,7 +157,7 @@ async fn start(
     let parts = Parts {
         store: store.clone(),
         relay: Arc::new(Relay::local(hub.clone())),
-        liveness: Arc::new(locks.clone()),
+        liveness: liveness.clone(),
         continuable: Box::new(move |_, _| goes_on.load(Ordering::SeqCst).then(|| puppet.clone() as Arc<dyn Engine>)),
         max_running_per_user: 8,
     };
@@ -374,18 +401,22 @@ async fn an_execution_that_lost_its_claim_writes_nothing_more() {
     script.send(Ok(delta(" and late"))).unwrap();
     script.closed().await;
     assert!(!live.rest().await.iter().any(|event| matches!(event, Event::Done { .. })), "it has nothing final to say");
+    // Until it has a new one, it refuses.
+    while world.turns.process().is_err() {
+        tokio::task::yield_now().await;
+    }
     let message = world.messages().await.pop().unwrap();
     assert_eq!((message.text().as_str(), message.execution_status), ("mine", Some(ExecutionStatus::Interrupted)));
 }
 
 #[tokio::test]
 async fn a_full_disk_delays_the_record_and_loses_nothing() {
-    let world = World::new().await;
+    let (world, sqlite) = World::on_sqlite(|_| async {}).await;
     let mut follower = world.follow();
     let (mut live, _, script) = world.submit(7).await;
     script.send(Ok(delta("before "))).unwrap();
     world.until(&mut follower, |message| message.text() == "before ").await;
-    world.sqlite.limit_size(true).await;
+    sqlite.limit_size(true).await;
     let long = "x".repeat(200_000);
     script.send(Ok(delta(&long))).unwrap();
     script.send(Ok(Event::TextEnd { id: "t".to_owned() })).unwrap();
@@ -398,7 +429,7 @@ async fn a_full_disk_delays_the_record_and_loses_nothing() {
     assert!(matches!(refused.await, Err(Refused::Store(StoreError::Unavailable(_)))));
     drop(script);
     assert_eq!(world.messages().await.pop().unwrap().text(), "before ", "what was recorded stays");
-    world.sqlite.limit_size(false).await;
+    sqlite.limit_size(false).await;
     let message = world.until_status(&mut follower, ExecutionStatus::Success).await;
     assert_eq!(message.text(), format!("before {long}"));
     assert!(matches!(live.rest().await.last(), Some(Event::Done { status: ExecutionStatus::Success, .. })));
@@ -570,11 +601,11 @@ async fn a_suspension_is_in_the_record_before_anyone_is_told() {
 /// A record that cannot be read must not leave a turn that runs for ever.
 #[tokio::test]
 async fn a_turn_whose_thread_cannot_be_read_ends() {
-    let world = World::new().await;
+    let (world, sqlite) = World::on_sqlite(|_| async {}).await;
     let (mut live, _, script) = world.submit(7).await;
     drop(script);
     live.rest().await;
-    world.sqlite.execute("UPDATE messages SET content = '[{}]' WHERE role = 'assistant'").await;
+    sqlite.execute("UPDATE messages SET content = '[{}]' WHERE role = 'assistant'").await;
     let stream = world.turns.submit(world.submit_of(8)).await.unwrap();
     let told = Live::new(stream).rest().await;
     assert!(matches!(told.last(), Some(Event::Done { status: ExecutionStatus::Error, .. })));
@@ -624,13 +655,9 @@ async fn what_outlives_the_drain_is_interrupted_with_its_text() {
     assert!(message.execution_error.is_some());
 }
 
-#[tokio::test]
-async fn a_start_ends_what_a_dead_process_left_and_only_that() {
-    let world = World::new().await;
-    let at = |thread: u128| ThreadKey { thread: Uuid::from_u128(thread).into(), ..key() };
-    let mut follower = world.follow();
-    // Dead: no lock is held in its name.
-    for (thread, stopped) in [(50, false), (51, true)] {
+/// What a process of that id leaves behind: a turn that runs in each of these threads, asked to stop in some.
+async fn leave_behind(store: &dyn Store, process: ProcessId, threads: [(u128, bool); 2]) {
+    for (thread, stopped) in threads {
         let execution = Uuid::from_u128(thread).into();
         let turn = NewTurn {
             key: at(thread),
@@ -641,35 +668,115 @@ async fn a_start_ends_what_a_dead_process_left_and_only_that() {
             attachments: Vec::new(),
             assistant_message: Uuid::from_u128(thread + 200).into(),
             execution,
-            process: Uuid::from_u128(0xdead).into(),
+            process,
             max_running: 8,
             at: 1,
         };
-        world.store.admit(turn).await.unwrap();
+        assert!(matches!(store.admit(turn).await.unwrap(), Admission::Accepted { .. }));
         if stopped {
-            world.store.request_stop(&at(thread), execution, 2).await.unwrap();
+            store.request_stop(&at(thread), execution, 2).await.unwrap();
         }
+    }
+}
+
+fn at(thread: u128) -> ThreadKey {
+    ThreadKey { thread: Uuid::from_u128(thread).into(), ..key() }
+}
+
+async fn status(store: &dyn Store, thread: u128) -> ExecutionStatus {
+    store.snapshot(&at(thread), None).await.unwrap().unwrap().messages.pop().unwrap().status.unwrap()
+}
+
+#[tokio::test]
+async fn a_start_ends_what_the_process_before_it_left() {
+    let dead = Uuid::from_u128(0xdead).into();
+    let (world, _) = World::on_sqlite(|store| async move { leave_behind(&store, dead, [(50, false), (51, true)]).await }).await;
+    assert_eq!(status(&*world.store, 50).await, ExecutionStatus::Interrupted);
+    assert_eq!(status(&*world.store, 51).await, ExecutionStatus::Cancelled, "the Stop was asked for before the death");
+}
+
+#[tokio::test]
+async fn a_start_ends_what_a_dead_process_left_and_only_that() {
+    // Dead: no lock is held in its name.
+    let dead = Uuid::from_u128(0xdead).into();
+    let (world, store) = World::on_postgres(|store| async move {
+        postgres::register(&store, [dead]).await;
+        leave_behind(&store, dead, [(50, false), (51, true)]).await;
+    })
+    .await;
+    let mut follower = world.follow();
+    // A cluster that has just started says nothing of its locks: then this takes a moment, and is told.
+    while status(&store, 50).await == ExecutionStatus::Running || status(&store, 51).await == ExecutionStatus::Running {
+        follower.changed().await.unwrap();
     }
     // Alive: this world's own process.
     let (_live, _, script) = world.submit(7).await;
     let second = world.another().await;
-    let status = |thread| {
-        let (store, key) = (world.store.clone(), at(thread));
-        async move { store.snapshot(&key, None).await.unwrap().unwrap().messages.pop().unwrap().status.unwrap() }
-    };
-    assert_eq!(status(50).await, ExecutionStatus::Interrupted);
-    assert_eq!(status(51).await, ExecutionStatus::Cancelled, "the Stop was asked for before the death");
-    assert_eq!(status(1).await, ExecutionStatus::Running);
-    assert_eq!(follower.changed().await, Some(Told::Everything));
+    assert_eq!(status(&store, 50).await, ExecutionStatus::Interrupted);
+    assert_eq!(status(&store, 51).await, ExecutionStatus::Cancelled, "the Stop was asked for before the death");
+    assert_eq!(status(&store, 1).await, ExecutionStatus::Running);
     script.send(Ok(delta("still mine"))).unwrap();
     drop(script);
     world.until_status(&mut follower, ExecutionStatus::Success).await;
     second.release().await;
 }
 
+/// Stops the turn of [`World::submit`] after a survivor has looked at what its dead process left, and before it does anything.
+async fn stop_in_between(store: &PostgresStore, dying: &Turns, execution: ExecutionId) {
+    let mut transaction = store.pool().begin_with("BEGIN").await.unwrap();
+    sqlx::query("SELECT 1 FROM threads WHERE id = $1 FOR UPDATE").bind(key().thread.0).execute(&mut *transaction).await.unwrap();
+    kill(dying);
+    // It has looked once it waits for the thread.
+    let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+                   AND query LIKE '%FROM threads%FOR UPDATE%'";
+    while sqlx::query(waits).fetch_optional(store.pool()).await.unwrap().is_none() {}
+    sqlx::query("UPDATE executions SET cancel_requested = TRUE WHERE id = $1")
+        .bind(execution.0)
+        .execute(&mut *transaction)
+        .await
+        .unwrap();
+    transaction.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_that_comes_during_recovery_wins_over_an_interruption_and_over_going_on() {
+    for goes_on in [false, true] {
+        let (world, store) = World::shared().await;
+        world.goes_on.store(goes_on, Ordering::SeqCst);
+        let mut follower = world.follow();
+        let (_live, input, script) = world.submit(7).await;
+        script.send(Ok(delta("kept"))).unwrap();
+        world.until(&mut follower, |message| message.text() == "kept").await;
+        let second = world.another().await;
+        stop_in_between(&store, &world.turns, input.execution).await;
+        let message = world.until_status(&mut follower, ExecutionStatus::Cancelled).await;
+        assert_eq!((message.text().as_str(), message.execution_error), ("kept", None));
+        assert_eq!(message.execution_id, Some(input.execution), "it was not gone on with");
+        second.release().await;
+    }
+}
+
+#[tokio::test]
+async fn followers_are_told_of_an_end_whose_commit_was_not_answered() {
+    let url = turnfast_test_postgres::database().unwrap();
+    let wire = turnfast_test_postgres::Wire::to(&url).unwrap();
+    let (own, store) = (PostgresStore::open(wire.url()).await.unwrap(), PostgresStore::open(&url).await.unwrap());
+    let world = World::over(Arc::new(store.clone()), Arc::new(own), Arc::new(PostgresLocks::new(&store))).await;
+    let mut follower = world.follow();
+    let (_live, _, script) = world.submit(7).await;
+    script.send(Ok(delta("all of it"))).unwrap();
+    world.until(&mut follower, |message| message.text() == "all of it").await;
+    wire.break_after("COMMIT");
+    drop(script);
+    let Some(Told::Changed(updates)) = follower.changed().await else { panic!("nothing was lost") };
+    let message = world.messages().await.pop().unwrap();
+    assert_eq!(message.execution_status, Some(ExecutionStatus::Success));
+    assert_eq!(updates[0].revision, message.revision);
+}
+
 #[tokio::test]
 async fn a_death_is_noticed_by_a_living_process_and_its_turn_is_interrupted() {
-    let world = World::new().await;
+    let (world, _) = World::shared().await;
     let second = world.another().await;
     let mut follower = world.follow();
     let (_live, _, script) = world.submit(7).await;
@@ -681,12 +788,12 @@ async fn a_death_is_noticed_by_a_living_process_and_its_turn_is_interrupted() {
     assert_eq!(message.execution_error.unwrap().error_code.as_deref(), Some("process_died"));
     script.closed().await;
     assert!(second.submit(world.submit_of(8)).await.is_ok(), "the thread is usable");
-    assert!(matches!(world.turns.submit(world.submit_of(9)).await, Err(Refused::Store(StoreError::Unavailable(_)))));
+    assert!(matches!(world.turns.submit(world.submit_of(9)).await, Err(Refused::Store(StoreError::ClaimLost))));
 }
 
 #[tokio::test]
 async fn an_agent_that_goes_on_does_so_in_the_same_message_three_times() {
-    let world = World::new().await;
+    let (world, _) = World::shared().await;
     world.goes_on.store(true, Ordering::SeqCst);
     let mut follower = world.follow();
     let (_live, first, script) = world.submit(7).await;
@@ -726,7 +833,7 @@ async fn an_agent_that_goes_on_does_so_in_the_same_message_three_times() {
 
 #[tokio::test]
 async fn a_stop_that_a_dead_process_did_not_see_wins_over_going_on() {
-    let world = World::new().await;
+    let (world, _) = World::shared().await;
     world.goes_on.store(true, Ordering::SeqCst);
     let mut follower = world.follow();
     let (_live, input, script) = world.submit(7).await;
@@ -742,7 +849,7 @@ async fn a_stop_that_a_dead_process_did_not_see_wins_over_going_on() {
 
 #[tokio::test]
 async fn a_process_that_lost_its_claim_goes_on_as_a_new_one_and_its_turns_end() {
-    let world = World::new().await;
+    let (world, _) = World::shared().await;
     let mut follower = world.follow();
     let (mut live, _, script) = world.submit(7).await;
     script.send(Ok(delta("half a"))).unwrap();
@@ -753,6 +860,10 @@ async fn a_process_that_lost_its_claim_goes_on_as_a_new_one_and_its_turns_end() 
     assert_eq!(message.text(), "half a");
     script.closed().await;
     assert!(!live.rest().await.iter().any(|event| matches!(event, Event::Done { .. })), "it has nothing final to say");
+    // Until it has a new one, it refuses.
+    while world.turns.process().is_err() {
+        tokio::task::yield_now().await;
+    }
     let (_live, _, script) = world.submit(8).await;
     assert_ne!(world.turns.process().unwrap(), old);
     drop(script);

@@ -30,6 +30,13 @@ pub type Pending = oneshot::Receiver<Result<FlushOutcome, Unwritten>>;
 
 struct Job {
     flush: Flush,
+    asker: Asker,
+}
+
+/// Who waits for the answer.
+struct Asker {
+    /// Whether they were answered with an error before. What they ask for may have been committed all the same.
+    again: bool,
     reply: oneshot::Sender<Result<FlushOutcome, Unwritten>>,
 }
 
@@ -56,9 +63,18 @@ impl Writer {
 
     /// Queues a flush. The receiver fails only if the task is gone, at the end of the process.
     pub fn submit(&self, flush: Flush) -> Pending {
+        self.queue(flush, false)
+    }
+
+    /// Queues a flush that was [`Unwritten`].
+    pub fn submit_again(&self, flush: Flush) -> Pending {
+        self.queue(flush, true)
+    }
+
+    fn queue(&self, flush: Flush, again: bool) -> Pending {
         let (reply, pending) = oneshot::channel();
         // If the task is gone, `reply` is dropped with the job, and the receiver says so.
-        let _ = self.jobs.send(Job { flush, reply });
+        let _ = self.jobs.send(Job { flush, asker: Asker { again, reply } });
         pending
     }
 }
@@ -66,44 +82,50 @@ impl Writer {
 async fn run(store: Arc<dyn Store>, relay: Arc<Relay>, mut queue: mpsc::UnboundedReceiver<Job>) {
     let mut jobs = Vec::new();
     while queue.recv_many(&mut jobs, GROUP_MAX).await > 0 {
-        let (flushes, replies): (Vec<_>, Vec<_>) = jobs.drain(..).map(|job| (job.flush, job.reply)).unzip();
+        let (flushes, askers): (Vec<_>, Vec<_>) = jobs.drain(..).map(|job| (job.flush, job.asker)).unzip();
         let flushes: Arc<[Flush]> = flushes.into();
         match store.flush(flushes.clone()).await {
             Ok(outcomes) => {
-                for ((flush, outcome), reply) in flushes.iter().zip(outcomes).zip(replies) {
-                    report(&relay, flush, outcome, reply);
+                for ((flush, outcome), asker) in flushes.iter().zip(outcomes).zip(askers) {
+                    report(&*store, &relay, flush, outcome, asker).await;
                 }
             }
             Err(error) if flushes.len() > 1 => {
                 // One flush must not fail its neighbours: each gets its own transaction and its own answer.
                 tracing::warn!(%error, flushes = flushes.len(), "a group of flushes failed; writing them one by one");
-                for (flush, reply) in flushes.iter().zip(replies) {
-                    write_one(&*store, &relay, flush, reply).await;
+                for (flush, asker) in flushes.iter().zip(askers) {
+                    write_one(&*store, &relay, flush, Asker { again: true, ..asker }).await;
                 }
             }
             Err(error) => {
-                for (flush, reply) in flushes.iter().zip(replies) {
-                    let _ = reply.send(Err(Unwritten { flush: flush.clone(), error: error.clone() }));
+                for (flush, asker) in flushes.iter().zip(askers) {
+                    let _ = asker.reply.send(Err(Unwritten { flush: flush.clone(), error: error.clone() }));
                 }
             }
         }
     }
 }
 
-async fn write_one(store: &dyn Store, relay: &Relay, flush: &Flush, reply: oneshot::Sender<Result<FlushOutcome, Unwritten>>) {
+async fn write_one(store: &dyn Store, relay: &Relay, flush: &Flush, asker: Asker) {
     match store.flush([flush.clone()].into()).await.map(|outcomes| outcomes.first().copied()) {
-        Ok(Some(outcome)) => report(relay, flush, outcome, reply),
-        Ok(None) => report(relay, flush, FlushOutcome::Fenced, reply),
+        Ok(Some(outcome)) => report(store, relay, flush, outcome, asker).await,
+        Ok(None) => report(store, relay, flush, FlushOutcome::Fenced, asker).await,
         Err(error) => {
-            let _ = reply.send(Err(Unwritten { flush: flush.clone(), error }));
+            let _ = asker.reply.send(Err(Unwritten { flush: flush.clone(), error }));
         }
     }
 }
 
 /// The receiver may be gone: then nobody waits for the answer, and the notification goes out all the same.
-fn report(relay: &Relay, flush: &Flush, outcome: FlushOutcome, reply: oneshot::Sender<Result<FlushOutcome, Unwritten>>) {
-    if let FlushOutcome::Written { revision, .. } = outcome {
+async fn report(store: &dyn Store, relay: &Relay, flush: &Flush, outcome: FlushOutcome, asker: Asker) {
+    let revision = match outcome {
+        FlushOutcome::Written { revision, .. } => Some(revision),
+        // It may have been this very flush that ended the execution, at the first attempt, and then nobody was told.
+        FlushOutcome::Fenced if asker.again => store.revision(&flush.key).await.ok().flatten(),
+        FlushOutcome::Fenced => None,
+    };
+    if let Some(revision) = revision {
         super::notify(relay, &flush.key, Some(flush.execution), revision);
     }
-    let _ = reply.send(Ok(outcome));
+    let _ = asker.reply.send(Ok(outcome));
 }

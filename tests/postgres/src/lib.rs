@@ -2,6 +2,9 @@
 //!
 //! [`database`] gives a fresh database in a cluster that all tests of one program share; it starts with the first of them. A cluster
 //! ends when the program that started it does, however that ends: a shell between the two waits for its standard input to close.
+//! A [`Wire`] to it can be cut.
+
+mod wire;
 
 use std::{
     fs,
@@ -18,6 +21,8 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
+
+pub use wire::Wire;
 
 /// How long a server may take to answer.
 const GUARD: Duration = Duration::from_secs(60);

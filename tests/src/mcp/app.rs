@@ -101,7 +101,7 @@ impl Shared {
                 [tool("echo", json!({"text": {"type": "string"}})), tool("write_file", json!({})), tool("read.text", json!({}))];
             return json!({"tools": tools, "nextCursor": "second"});
         }
-        let names = ["add", "fail", "refuse", "wait", "die", "picture", "environment", "secret", "grow"];
+        let names = ["add", "fail", "refuse", "wait", "die", "picture", "environment", "secret", "grow", "forbidden"];
         let mut tools: Vec<_> = names.into_iter().map(|name| tool(name, json!({}))).collect();
         if self.grown.load(Ordering::SeqCst) {
             tools.push(tool("grown", json!({})));
@@ -253,6 +253,9 @@ async fn received(State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(me
         }
     } else if headers.get(SESSION).is_none_or(|session| session.as_bytes() != shared.session.as_bytes()) {
         return StatusCode::NOT_FOUND.into_response();
+    }
+    if message["params"]["name"] == json!("forbidden") {
+        return StatusCode::FORBIDDEN.into_response();
     }
     let wants_answer = message.get("id").is_some();
     match shared.answer(message).await {

@@ -13,6 +13,7 @@ mod mcp;
 mod page;
 mod postgres;
 mod provider_errors;
+mod proxies;
 mod refusals;
 mod smoke;
 mod stop;

@@ -137,6 +137,8 @@ async fn tools_at_an_address() -> Result<()> {
     let server = reports.http("127.0.0.1:0").await?;
     let house = address(&server.url).await?;
     every_kind_of_answer(&house).await?;
+    let (_, calls) = house.turn("tooled", "[[tool:files__forbidden:{}]]").await?;
+    failed(&calls[0], "`files` refused the call: it answered HTTP 403 Forbidden");
 
     // It goes down and comes back.
     let at = server.url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
@@ -163,12 +165,13 @@ async fn an_address_that_refuses_us_or_nobody_listens_at() -> Result<()> {
     let reports = Reports::open().await?;
     let server = reports.http("127.0.0.1:0").await?;
     let refused = house(&format!("url = {}", json!(server.url))).await?;
-    let nobody = house("url = \"http://127.0.0.1:9/mcp\"").await?;
+    let nobody = house("url = \"http://127.0.0.1:9/mcp?key=a-key-in-the-address\"").await?;
     for (house, words) in [(refused, "check `token`"), (nobody, "Connection refused")] {
         let (live, _) = house.turn("tooled", "[[words:2]]").await?;
         let [warning] = warnings(&live).try_into().map_err(|all| anyhow::anyhow!("one warning: {all:?}"))?;
         assert!(warning.starts_with("tools_unavailable: The MCP server `files` ") && warning.contains(words), "{warning}");
         assert_eq!(live.text(), "word1 word2");
+        assert!(!house.server.log().contains("a-key-in-the-address"), "{}", house.server.log());
     }
     Ok(())
 }

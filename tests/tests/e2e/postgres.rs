@@ -1,20 +1,23 @@
 //! Several processes on one PostgreSQL (contract 1, section 9): any of them serves any read, Stop, answer and notification, and one
 //! that dies takes nothing with it.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use http::Method;
+use reqwest::RequestBuilder;
 use serde_json::json;
 use turnfast_shared::{
     Event, ExecutionStatus,
-    api::{ChatRequest, ResumeRequest},
+    api::{ChatRequest, ResumeRequest, ThreadSnapshot},
+    ids::ThreadId,
     message::ResumeData,
-    problem::Code,
+    problem::{Code, Problem},
 };
-use turnfast_test_postgres::Cluster;
+use turnfast_test_postgres::{Cluster, Wire};
 use turnfast_tests::{
-    client::{Client, Live, assistant, refusal},
+    client::{Attempt, Client, Live, Push, Started, assistant, attempt, refusal},
     installation::{Installation, Server},
     provider::{End, Provider},
+    within,
 };
 use uuid::Uuid;
 
@@ -45,16 +48,16 @@ impl Pair {
     }
 }
 
-/// What one of two racing submits or answers led to.
-enum Raced {
-    Won(Box<Live>),
-    Lost(String),
-}
+/// How often a race is run: one that is lost once in a while shows.
+const ROUNDS: usize = 25;
 
-fn raced(outcome: Result<Live>) -> Raced {
-    match outcome {
-        Ok(live) => Raced::Won(Box::new(live)),
-        Err(error) => Raced::Lost(format!("{error:#}")),
+/// Of two requests at the same instant, the one that was accepted, and the other's refusal.
+async fn race(one: RequestBuilder, other: RequestBuilder) -> Result<(Live, Problem)> {
+    match tokio::try_join!(attempt(one), attempt(other))? {
+        (Attempt::Accepted(live), Attempt::Refused(problem)) | (Attempt::Refused(problem), Attempt::Accepted(live)) => {
+            Ok((live, problem))
+        }
+        both => bail!("one of them wins, and one only: {both:#?}"),
     }
 }
 
@@ -162,50 +165,167 @@ async fn a_stop_that_was_answered_survives_its_process_and_the_one_that_ran_the_
 #[tokio::test]
 async fn one_message_sent_to_two_processes_at_once_is_one_turn() -> Result<()> {
     let pair = Pair::open().await?;
-    let request =
-        ChatRequest { message: "[[say:once]]".to_owned(), message_id: Some(Uuid::now_v7().into()), ..ChatRequest::default() };
-    let (at_a, at_b) = tokio::join!(pair.at_a.submit("assistant", &request), pair.at_b.submit("assistant", &request));
-    let (Raced::Won(mut live), Raced::Lost(why)) = (match (raced(at_a), raced(at_b)) {
-        (Raced::Lost(why), won) => (won, Raced::Lost(why)),
-        other => other,
-    }) else {
-        panic!("one of them starts the turn, the other one hears of it")
-    };
-    assert!(why.contains("MessageAlreadyAccepted") && why.contains(&live.started.execution.to_string()), "{why}");
-    assert_eq!(live.done().await?, ExecutionStatus::Success);
-    assert_eq!(pair.provider.requests().await?.len(), 1);
-    assert_eq!(pair.at_b.read("assistant", live.started.thread).await?.messages.len(), 2);
+    for round in 1..=ROUNDS {
+        let message_id = Some(Uuid::now_v7().into());
+        let request = ChatRequest { message: "[[say:once]]".to_owned(), message_id, ..ChatRequest::default() };
+        let to = |client: &Client| client.agent(Method::POST, "assistant", "/chat").json(&request);
+        let (mut live, refused) = race(to(&pair.at_a), to(&pair.at_b)).await?;
+        assert_eq!((refused.code, refused.execution_id), (Code::MessageAlreadyAccepted, Some(live.started.execution)));
+        assert_eq!(live.done().await?, ExecutionStatus::Success);
+        assert_eq!(pair.provider.requests().await?.len(), round, "the model is asked once per message");
+        assert_eq!(pair.at_b.read("assistant", live.started.thread).await?.messages.len(), 2);
+    }
     Ok(())
 }
 
 #[tokio::test]
 async fn of_two_answers_at_two_processes_one_wins() -> Result<()> {
     let pair = Pair::open().await?;
-    let mut live = pair.at_a.say("assistant", r#"[[tool:ask_user:{"question":"Which colour?"}]]"#).await?;
-    live.until("a suspension", |event| matches!(event, Event::ToolCallSuspended { .. })).await?;
-    live.rest().await?;
-    let thread = live.started.thread;
-    let read = pair.at_b.read("assistant", thread).await?;
-    let open = read.open_suspensions.first().context("an open question")?;
-    let answer = |colour: &str| ResumeRequest {
-        run_id: open.run_id,
-        tool_call_id: open.tool_call_id.clone(),
-        resume_data: ResumeData::Answer { answer: colour.to_owned() },
-    };
-    let (red, blue) = (answer("red"), answer("blue"));
-    let (at_a, at_b) = tokio::join!(pair.at_a.resume("assistant", &red), pair.at_b.resume("assistant", &blue));
-    let (colour, mut live, why) = match (raced(at_a), raced(at_b)) {
-        (Raced::Won(live), Raced::Lost(why)) => ("red", live, why),
-        (Raced::Lost(why), Raced::Won(live)) => ("blue", live, why),
-        _ => panic!("exactly one answer wins"),
-    };
-    assert!(why.contains("InteractionClosed") || why.contains("TurnAlreadyRunning"), "{why}");
-    assert_eq!(live.done().await?, ExecutionStatus::Success);
-    assert!(live.text().contains(colour), "{}", live.text());
-    let late = pair.at_b.agent(Method::POST, "assistant", "/chat/resume").json(&json!({
-        "runId": open.run_id, "toolCallId": open.tool_call_id, "resumeData": {"answer": "green"}
-    }));
-    assert_eq!(refusal(late).await?.code, Code::InteractionClosed);
+    for _ in 0..ROUNDS {
+        let mut live = pair.at_a.say("assistant", r#"[[tool:ask_user:{"question":"Which colour?"}]]"#).await?;
+        live.until("a suspension", |event| matches!(event, Event::ToolCallSuspended { .. })).await?;
+        live.rest().await?;
+        let started = live.started;
+        let read = pair.at_b.read("assistant", started.thread).await?;
+        let open = read.open_suspensions.first().context("an open question")?;
+        let answer = |client: &Client, colour: &str| {
+            client.agent(Method::POST, "assistant", "/chat/resume").json(&ResumeRequest {
+                run_id: open.run_id,
+                tool_call_id: open.tool_call_id.clone(),
+                resume_data: ResumeData::Answer { answer: colour.to_owned() },
+            })
+        };
+        let (mut live, refused) = race(answer(&pair.at_a, "yellow"), answer(&pair.at_b, "blue")).await?;
+        assert_eq!(refused.code, Code::InteractionClosed);
+        assert_eq!(live.done().await?, ExecutionStatus::Success);
+        assert_eq!(live.started.assistant, started.assistant, "it goes on in the same message");
+        let text = live.text();
+        assert_ne!(
+            text.contains("yellow"),
+            text.contains("blue"),
+            "the answer that won, and it alone, is told to the model: {text}"
+        );
+        assert_eq!(refusal(answer(&pair.at_b, "green")).await?.code, Code::InteractionClosed);
+    }
+    Ok(())
+}
+
+/// What a follower is told of a thread, until it knows of `revision`. Revisions rise.
+async fn told(push: &mut Push, thread: ThreadId, revision: u64) -> Result<()> {
+    let mut last = 0;
+    within("a notification", async {
+        while last < revision {
+            let Some(update) = push.update().await?.filter(|update| update.thread_id == thread) else { continue };
+            ensure!(update.revision > last, "revision {} is told of after {last}", update.revision);
+            last = update.revision;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn followers_at_every_process_are_told_of_each_change_whoever_makes_it() -> Result<()> {
+    let pair = Pair::open().await?;
+    for (here, there) in [(&pair.at_a, &pair.at_b), (&pair.at_b, &pair.at_a)] {
+        let mut followers = [here.push().await?, there.push().await?];
+        let mut live = here.say("assistant", "[[words:3]][[stall]]").await?;
+        let Started { thread, execution, .. } = live.started;
+        let mut all_told = async |what: &str| {
+            let revision = there.read("assistant", thread).await?.revision;
+            for follower in &mut followers {
+                told(follower, thread, revision).await.with_context(|| what.to_owned())?;
+            }
+            anyhow::Ok(revision)
+        };
+        let accepted = all_told("the acceptance").await?;
+        // Not read again before it is told: a change that nobody is told of hangs here.
+        live.until_text("word3").await?;
+        there.read_until("assistant", thread, "the text", |read| read.revision > accepted).await?;
+        all_told("the text").await?;
+        assert!(there.stop("assistant", thread, execution).await?.cancel_requested);
+        assert_eq!(live.done().await?, ExecutionStatus::Cancelled);
+        all_told("the end by a Stop at the other process").await?;
+        let rename = there.agent(Method::PATCH, "assistant", &format!("/threads/{thread}")).json(&json!({"title": "renamed"}));
+        ensure!(rename.send().await?.status().is_success());
+        all_told("a new title").await?;
+        let last = there.read("assistant", thread).await?.revision;
+        let delete = here.agent(Method::DELETE, "assistant", &format!("/threads/{thread}"));
+        ensure!(delete.send().await?.status().is_success());
+        for follower in &mut followers {
+            told(follower, thread, last + 1).await.context("the deletion")?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_process_that_is_cut_off_is_succeeded_and_cannot_write_any_more() -> Result<()> {
+    let url = turnfast_test_postgres::database()?;
+    let wire = Wire::to(&url)?;
+    let provider = Provider::start().await?;
+    let installation = Installation::with_provider(&provider)?.on_postgres(url);
+    let (a, b) = (installation.serve_on(wire.url()).await?, installation.serve().await?);
+    let token = installation.user("alice").await?;
+    let (at_a, at_b) = (a.client(&token)?, b.client(&token)?);
+    for (agent, status) in [("assistant", ExecutionStatus::Interrupted), ("steady", ExecutionStatus::Success)] {
+        let gate = format!("gate of {agent}");
+        let mut live = at_a.say(agent, &format!("[[words:3]][[hold:{gate}]][[say: too late]]")).await?;
+        let thread = live.started.thread;
+        let recorded = |read: &ThreadSnapshot| read.messages.last().is_some_and(|message| message.text().ends_with("word3"));
+        at_b.read_until(agent, thread, "the text in the record", recorded).await?;
+
+        wire.cut();
+        let ended = |read: &ThreadSnapshot| {
+            read.messages.last().is_some_and(|message| message.execution_status.is_some_and(ExecutionStatus::is_final))
+        };
+        let succeeded = at_b.read_until(agent, thread, "an end by the other process", ended).await?;
+        let message = assistant(&succeeded)?;
+        assert_eq!((message.id, message.execution_status), (live.started.assistant, Some(status)));
+        // It does not know yet, and its turn runs on in memory.
+        provider.release(&gate).await?;
+        live.until_text(" too late").await?;
+        let refused = refusal(at_a.agent(Method::POST, agent, "/chat").json(&json!({"message": "now"}))).await?;
+        assert_eq!(refused.code, Code::StorageUnavailable);
+
+        wire.mend();
+        live.rest().await?;
+        assert!(
+            !live.seen.iter().any(|event| matches!(event, Event::Done { .. })),
+            "it has nothing final to say: {:#?}",
+            live.seen
+        );
+        // It serves again, under another id, and what the other one wrote is untouched.
+        let mut next = None;
+        at_a.push().await?;
+        within("a turn at the process that was cut off", async {
+            while next.is_none() {
+                match attempt(at_a.agent(Method::POST, agent, "/chat").json(&json!({"message": "[[say:back]]"}))).await? {
+                    Attempt::Accepted(live) => next = Some(live),
+                    Attempt::Refused(problem) => ensure!(problem.code == Code::StorageUnavailable, "{problem:#?}"),
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        assert_eq!(next.context("a turn")?.done().await?, ExecutionStatus::Success);
+        let read = at_b.read(agent, thread).await?;
+        assert_eq!(read.revision, succeeded.revision, "not one more byte");
+        assert!(!assistant(&read)?.text().contains("too late"));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn servers_that_start_at_once_on_an_empty_database_make_it_once() -> Result<()> {
+    let installation = Installation::empty()?.on_postgres(turnfast_test_postgres::database()?);
+    let serve = || installation.serve();
+    let servers: [_; 4] = tokio::try_join!(serve(), serve(), serve(), serve())?.into();
+    let token = installation.user("alice").await?;
+    for server in &servers {
+        let me = server.client(&token)?.request(Method::GET, "/auth/me").send().await?;
+        ensure!(me.status().is_success(), "{me:?}");
+    }
     Ok(())
 }
 

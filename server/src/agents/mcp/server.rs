@@ -20,6 +20,7 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
+use http::StatusCode;
 use rmcp::{
     ClientHandler, Peer, RoleClient, ServiceError, ServiceExt,
     model::{
@@ -135,6 +136,10 @@ impl Server {
             Ok(_) => ToolEvent::Failed(self.says("wants something beside the call's input, which it cannot get here.")),
             Err(ServiceError::McpError(error)) => {
                 ToolEvent::Failed(self.says(&format!("refused the call: {}.", self.quote(&error.message))))
+            }
+            Err(error) if is_refusal(&error) => {
+                self.forget_if_lost(&connection, &error);
+                ToolEvent::Failed(self.says(&format!("refused the call: {}.", self.words(&error))))
             }
             Err(error) => {
                 self.forget_if_lost(&connection, &error);
@@ -283,10 +288,29 @@ impl Server {
     }
 }
 
+/// Whether the server answered that it does not take the request, so that nothing ran.
+fn is_refusal(error: &ServiceError) -> bool {
+    let ServiceError::TransportSend(error) = error else { return false };
+    match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(
+            StreamableHttpError::AuthRequired(_)
+            | StreamableHttpError::InsufficientScope(_)
+            | StreamableHttpError::SessionExpired,
+        ) => true,
+        Some(StreamableHttpError::HttpStatus(status)) => status.status == StatusCode::TOO_MANY_REQUESTS.as_u16(),
+        // The library has no field for the status of any other answer.
+        Some(StreamableHttpError::UnexpectedServerResponse(said)) => said.starts_with("HTTP 3") || said.starts_with("HTTP 4"),
+        _ => false,
+    }
+}
+
 /// The innermost reason of an error. The outer ones hold the address.
 fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
         Some(StreamableHttpError::Client(error)) => error,
+        Some(StreamableHttpError::UnexpectedServerResponse(said)) => {
+            return format!("it answered {}", said.trim_end_matches([' ', ':']));
+        }
         Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => {
             return "it refused access; check `token`".to_owned();
         }
@@ -329,24 +353,30 @@ impl Connection {
     async fn ask(&self, server: &str) -> Result<Arc<[Arc<Listed>]>, ServiceError> {
         let mut tools = Vec::new();
         let mut names = BTreeSet::new();
-        let mut cursor = None;
+        let (mut cursor, mut left_out) = (None, 0_u32);
         loop {
+            let before = tools.len();
             let page =
                 self.peer.list_tools(cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)))).await?;
             for tool in page.tools {
                 let name = tool.name.to_string();
                 let is_good = (1..=NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
                 if !is_good || tools.len() == TOOLS_MAX || !names.insert(name.clone()) {
-                    tracing::warn!(
-                        server,
-                        "left out a tool of an MCP server: its name is unusable or taken, or there are too many"
-                    );
+                    left_out += 1;
                     continue;
                 }
                 tools.push(Arc::new(Listed { definition: definition(server, tool), name }));
             }
-            cursor = page.next_cursor.filter(|_| tools.len() < TOOLS_MAX);
+            // A page without anything new leads nowhere, and may lead there for ever.
+            cursor = page.next_cursor.filter(|_| (before + 1..TOOLS_MAX).contains(&tools.len()));
             if cursor.is_none() {
+                if left_out > 0 {
+                    tracing::warn!(
+                        server,
+                        left_out,
+                        "left out tools of an MCP server: their names are unusable or taken, or there are more than {TOOLS_MAX}"
+                    );
+                }
                 return Ok(tools.into());
             }
         }

@@ -205,11 +205,12 @@ async fn call_ids_are_unique_within_the_message_over_executions() {
         ("b", "echo", json!({})),
         ("b", "echo", json!({})),
         (&long, "echo", json!({})),
+        ("a\0b", "echo", json!({})),
     ];
     let model = Playback::new(vec![calling(&calls), calling(&[("b", "echo", json!({})), ("", "echo", json!({}))])]);
     let done = execute(&engine(&model, vec![echo("echo")], &[]), TurnInput { so_far: so_far("call_1_1"), ..hello() }).await;
     let ids: Vec<_> = states(&done).into_iter().map(|(id, _)| id).collect();
-    assert_eq!(ids, ["call_1_1", "call_1_1_2", "call_1_2", "b", "call_1_4", "call_1_5", "call_2_1", "call_2_2"]);
+    assert_eq!(ids, ["call_1_1", "call_1_1_2", "call_1_2", "b", "call_1_4", "call_1_5", "call_1_6", "call_2_1", "call_2_2"]);
     assert!(states(&done).iter().all(|(_, state)| *state == ToolState::Resolved));
 }
 

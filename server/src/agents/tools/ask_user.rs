@@ -8,6 +8,10 @@ use turnfast_shared::message::SuspendPayload;
 use super::{Tool, ToolContext, ToolEvent, ToolRun};
 use crate::agents::model::ToolDefinition;
 
+/// Options in one question, and the characters of each. They are buttons for a person, and come back as they are.
+const OPTIONS_MAX: usize = 50;
+const OPTION_CHARS: usize = 1_000;
+
 /// Asks a person. Its output is `{"answer": …}`.
 #[derive(Debug)]
 pub struct AskUser {
@@ -73,10 +77,27 @@ impl Tool for AskUser {
         if options.iter().any(|option| option.trim().is_empty()) {
             return Err("ask_user takes options that are not blank".to_owned());
         }
+        if options.len() > OPTIONS_MAX || options.iter().any(|option| option.chars().count() > OPTION_CHARS) {
+            return Err(format!("ask_user takes at most {OPTIONS_MAX} options of at most {OPTION_CHARS} characters each"));
+        }
         Ok(Some(SuspendPayload::Question { question, options: (!options.is_empty()).then_some(options), free_text: None }))
     }
 
     fn call(&self, _: Value, _: ToolContext) -> ToolRun {
         future::ready(ToolEvent::Failed("Only a person can answer this, and none was asked.".to_owned())).into_stream().boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_that_is_shown_can_be_picked() {
+        let ask = |options: Vec<String>| AskUser::new().question(&json!({"question": "Which?", "options": options}));
+        assert!(ask(vec!["x".repeat(OPTION_CHARS); OPTIONS_MAX]).is_ok());
+        ask(vec!["x".repeat(OPTION_CHARS + 1)]).unwrap_err();
+        ask(vec!["x".to_owned(); OPTIONS_MAX + 1]).unwrap_err();
+        ask(vec![" ".to_owned()]).unwrap_err();
     }
 }

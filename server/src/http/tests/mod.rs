@@ -29,7 +29,7 @@ use crate::{
     agents::catalog::Catalog,
     auth::{Auth, Scope, password},
     config::{Config, Overrides, Secret},
-    liveness::LockFiles,
+    liveness::Alone,
     relay::{Hub, Relay},
     store::{AuthStore, sqlite::SqliteStore},
     turns::{self, Turns},
@@ -146,7 +146,7 @@ impl World {
         let turns = Turns::start(turns::Parts {
             store: Arc::new(sqlite.clone()),
             relay: Arc::new(Relay::local(hub.clone())),
-            liveness: Arc::new(LockFiles::open(&folder.path().join("processes")).unwrap()),
+            liveness: Arc::new(Alone::new(folder.path())),
             continuable: Box::new(|_, _| None),
             max_running_per_user: config.limits.max_running_turns_per_user,
         })

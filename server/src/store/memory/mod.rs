@@ -5,7 +5,7 @@ mod auth;
 mod turns;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -41,6 +41,9 @@ struct Record {
     threads: BTreeMap<ThreadId, Thread>,
     executions: BTreeMap<ExecutionId, Execution>,
     attachments: BTreeMap<AttachmentId, (ThreadId, Attachment)>,
+    /// Ids that come to mean nothing else: those of deleted threads, and of the messages that people sent in them.
+    deleted_threads: BTreeSet<ThreadId>,
+    deleted_messages: BTreeMap<(UserId, MessageId), ExecutionId>,
     users: Vec<Person>,
     sessions: Vec<BrowserSession>,
     links: BTreeMap<UserId, (Digest, Millis)>,

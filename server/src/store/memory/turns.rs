@@ -226,7 +226,11 @@ impl TurnStore for MemoryStore {
         if let Some(active) = record.active(key.thread) {
             return Ok(DeleteOutcome::TurnRunning { active });
         }
-        record.threads.remove(&key.thread);
+        if let Some(thread) = record.threads.remove(&key.thread) {
+            let sent = thread.messages.iter().filter(|message| message.role == Role::User);
+            record.deleted_messages.extend(sent.map(|message| ((key.owner, message.id), message.execution)));
+        }
+        record.deleted_threads.insert(key.thread);
         record.executions.retain(|_, execution| execution.thread != key.thread);
         record.attachments.retain(|_, (thread, _)| *thread != key.thread);
         Ok(DeleteOutcome::Deleted { revision: revision + 1 })
@@ -311,8 +315,13 @@ impl Record {
         if let Some(known) = theirs.flat_map(|thread| &thread.messages).find(|message| message.id == turn.message) {
             return Ok(Admission::AlreadyAccepted { execution: known.execution });
         }
+        if let Some(&execution) = self.deleted_messages.get(&(key.owner, turn.message)) {
+            return Ok(Admission::AlreadyAccepted { execution });
+        }
         match self.threads.get(&key.thread) {
-            None if turn.choice == ThreadChoice::Existing => return Ok(Admission::ThreadNotFound),
+            None if turn.choice == ThreadChoice::Existing || self.deleted_threads.contains(&key.thread) => {
+                return Ok(Admission::ThreadNotFound);
+            }
             Some(thread) if thread.key != *key => return Ok(Admission::ThreadNotFound),
             _ => {}
         }

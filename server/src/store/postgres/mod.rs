@@ -3,12 +3,16 @@
 //! Who changes a thread locks its row first (`FOR UPDATE`), so that writers of one thread queue; who accepts something on behalf of a
 //! user locks the user before it ([`lock_user`]). Several threads are locked in the order of their ids. With that order nothing can
 //! wait in a circle.
+//!
+//! An execution begins only in the name of a process whose row in `processes` is there, and stays there until the transaction ends
+//! ([`turns`]). Whoever recovers a dead process deletes that row first, and so finds all that began in its name.
 
 mod auth;
 mod copy;
+mod listener;
 mod turns;
 
-use std::{borrow::Cow, str::FromStr, time::Duration};
+use std::{borrow::Cow, str::FromStr, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use sqlx::{
@@ -18,6 +22,7 @@ use sqlx::{
 use tokio_util::task::TaskTracker;
 use turnfast_shared::ids::UserId;
 
+pub(crate) use self::listener::{Listener, WATCHED};
 use super::StoreError;
 
 /// Connections that one process opens for its reads and writes, at most. Idle ones are closed again.
@@ -26,8 +31,10 @@ const CONNECTIONS: u32 = 10;
 const ACQUIRE: Duration = Duration::from_secs(5);
 /// How long the server works on one statement, waiting for locks included.
 const STATEMENT: &str = "10s";
-/// How long a transaction may take as seen from here: a server that vanished answers no statement and breaks no connection.
+/// How long a transaction may take as seen from here, and its commit once more.
 const TRANSACTION: Duration = Duration::from_secs(15);
+/// Pause before a transaction whose outcome is not known is tried again.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A PostgreSQL database.
 #[derive(Clone, Debug)]
@@ -76,13 +83,39 @@ impl PostgresStore {
         &self.pool
     }
 
-    /// Runs `work` in one transaction. `Err` rolls back.
+    /// Runs `work` in one transaction. `Err` rolls back; where the server broke off at the commit, that is not known, and what is
+    /// written must bear being written again.
     async fn write<T, W>(&self, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
     {
-        self.transaction("BEGIN", work).await
+        self.transaction("BEGIN", work).await.map_err(|Failed { error, .. }| error)
+    }
+
+    /// Runs `work` in one transaction, and again until it is known to have been committed, or to have failed: an execution that
+    /// begins must not be in the record without the process that runs it knowing. `work` is told whether it may have been committed
+    /// before, and then finds out.
+    async fn begin<T, W>(&self, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: for<'c> Fn(&'c mut PgConnection, bool) -> BoxFuture<'c, Result<T, StoreError>> + Send + Sync + 'static,
+    {
+        let work = Arc::new(work);
+        let mut in_doubt = false;
+        loop {
+            let once = work.clone();
+            let failed = match self.transaction("BEGIN", move |connection| once(connection, in_doubt)).await {
+                Ok(done) => return Ok(done),
+                Err(failed) => failed,
+            };
+            in_doubt |= failed.at_commit;
+            if !in_doubt || !matches!(failed.error, StoreError::Unavailable(_)) || self.pool.is_closed() {
+                return Err(failed.error);
+            }
+            tracing::warn!(error = %failed.error, "the database broke off before it said whether an execution began; asking again");
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
     }
 
     /// Runs `work` on one state of the database.
@@ -91,50 +124,82 @@ impl PostgresStore {
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
     {
-        self.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", work).await
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        self.transaction(begin, work).await.map_err(|Failed { error, .. }| error)
     }
 
-    /// It runs in a task of its own: a caller that is dropped midway, as a request's future is when the client goes away, must not
-    /// leave a half-begun transaction on the connection. A connection whose transaction ran out of time is not used again.
-    async fn transaction<T, W>(&self, begin: &'static str, work: W) -> Result<T, StoreError>
+    async fn transaction<T, W>(&self, begin: &'static str, work: W) -> Result<T, Failed>
     where
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
     {
-        let pool = self.pool.clone();
-        let task = self.running.spawn(async move {
-            let mut connection = pool.acquire().await?;
-            let worked = tokio::time::timeout(TRANSACTION, async {
-                let mut transaction = connection.begin_with(begin).await?;
-                let value = work(&mut transaction).await?;
-                transaction.commit().await?;
+        self.connected(move |connection| {
+            Box::pin(async move {
+                let worked = within(TRANSACTION, async {
+                    let mut transaction = connection.begin_with(begin).await?;
+                    let value = work(&mut transaction).await?;
+                    Ok::<_, StoreError>((transaction, value))
+                });
+                let (transaction, value) = worked.await?;
+                let committed = within(TRANSACTION, transaction.commit()).await;
+                committed.map_err(|error| Failed { error, at_commit: true })?;
                 Ok(value)
             })
-            .await;
-            worked.unwrap_or_else(|_elapsed| {
-                connection.close_on_drop();
-                Err(StoreError::Unavailable(format!("no answer within {} s", TRANSACTION.as_secs())))
-            })
-        });
-        task.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+        })
+        .await
     }
 
-    /// Runs one statement, in a task and within a time like a transaction.
+    /// Runs one statement.
     async fn statement<T, W>(&self, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
     {
+        self.connected(move |connection| Box::pin(within(TRANSACTION, work(connection)))).await
+    }
+
+    /// Runs `work` on a connection of its own, in a task of its own: a caller that is dropped midway, as a request's future is when
+    /// the client goes away, must not leave a half-begun transaction on the connection. One that failed is not used again.
+    async fn connected<T, E, W>(&self, work: W) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        W: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+    {
         let pool = self.pool.clone();
         let task = self.running.spawn(async move {
-            let mut connection = pool.acquire().await?;
-            let worked = tokio::time::timeout(TRANSACTION, work(&mut connection)).await;
-            worked.unwrap_or_else(|_elapsed| {
+            let mut connection = pool.acquire().await.map_err(StoreError::from)?;
+            let worked = work(&mut connection).await;
+            if worked.is_err() {
                 connection.close_on_drop();
-                Err(StoreError::Unavailable(format!("no answer within {} s", TRANSACTION.as_secs())))
-            })
+            }
+            worked
         });
-        task.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+        task.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string()).into()))
+    }
+}
+
+/// Why a transaction was not seen to succeed.
+struct Failed {
+    error: StoreError,
+    /// Whether it may have succeeded all the same.
+    at_commit: bool,
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self { error, at_commit: false }
+    }
+}
+
+/// Gives `work` up after `limit`: a server that vanished answers nothing and breaks no connection.
+pub(crate) async fn within<T, E: Into<StoreError>>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(outcome) => outcome.map_err(Into::into),
+        Err(_elapsed) => Err(StoreError::Unavailable(format!("no answer within {} s", limit.as_secs_f32()))),
     }
 }
 
@@ -149,6 +214,14 @@ async fn lock_user(c: &mut PgConnection, user: UserId) -> Result<(), StoreError>
 /// PostgreSQL takes no NUL in text.
 fn without_nul(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
+}
+
+/// Lets executions begin in the name of `processes`, as [`crate::liveness`] does for those that claim an id.
+#[cfg(test)]
+pub(crate) async fn register(store: &PostgresStore, processes: impl IntoIterator<Item = turnfast_shared::ids::ProcessId>) {
+    let ids: Vec<_> = processes.into_iter().map(|process| process.0).collect();
+    let insert = sqlx::query("INSERT INTO processes (id, started_at) SELECT id, 0 FROM unnest($1::uuid[]) AS p (id)");
+    insert.bind(ids).execute(store.pool()).await.unwrap();
 }
 
 #[cfg(test)]

@@ -31,11 +31,21 @@ type Result<T> = std::result::Result<T, StoreError>;
 #[async_trait]
 impl TurnStore for PostgresStore {
     async fn admit(&self, turn: NewTurn) -> Result<Admission> {
-        self.write(move |c| Box::pin(async move { admit(c, &turn).await })).await
+        let turn = Arc::new(turn);
+        self.begin(move |c, in_doubt| {
+            let turn = turn.clone();
+            Box::pin(async move { admit(c, &turn, in_doubt).await })
+        })
+        .await
     }
 
     async fn admit_resume(&self, resume: NewResume) -> Result<ResumeAdmission> {
-        self.write(move |c| Box::pin(async move { admit_resume(c, &resume).await })).await
+        let resume = Arc::new(resume);
+        self.begin(move |c, in_doubt| {
+            let resume = resume.clone();
+            Box::pin(async move { admit_resume(c, &resume, in_doubt).await })
+        })
+        .await
     }
 
     async fn flush(&self, flushes: Arc<[Flush]>) -> Result<Vec<FlushOutcome>> {
@@ -73,7 +83,12 @@ impl TurnStore for PostgresStore {
     }
 
     async fn continue_orphan(&self, continuation: Continuation) -> Result<ContinueOutcome> {
-        self.write(move |c| Box::pin(async move { continue_orphan(c, &continuation).await })).await
+        let continuation = Arc::new(continuation);
+        self.begin(move |c, in_doubt| {
+            let continuation = continuation.clone();
+            Box::pin(async move { continue_orphan(c, &continuation, in_doubt).await })
+        })
+        .await
     }
 
     async fn stop_wishes(&self, executions: Vec<ExecutionId>) -> Result<Vec<ExecutionId>> {
@@ -272,14 +287,20 @@ async fn lock_thread(c: &mut PgConnection, key: &ThreadKey) -> Result<Option<u64
     row.map(|row| unsigned(&row, "revision")).transpose()
 }
 
-async fn admit(c: &mut PgConnection, turn: &NewTurn) -> Result<Admission> {
+async fn admit(c: &mut PgConnection, turn: &NewTurn, in_doubt: bool) -> Result<Admission> {
     let key = &turn.key;
     lock_user(c, key.owner).await?;
-    let repeated: Option<(Option<Uuid>,)> = sqlx::query_as("SELECT execution_id FROM messages WHERE owner_id = $1 AND id = $2")
-        .bind(key.owner.0)
-        .bind(turn.message.0)
-        .fetch_optional(&mut *c)
-        .await?;
+    if in_doubt && let Some(revision) = begun_before(c, turn.execution).await? {
+        return Ok(Admission::Accepted { revision });
+    }
+    let repeated: Option<(Option<Uuid>,)> = sqlx::query_as(
+        "SELECT execution_id FROM messages WHERE owner_id = $1 AND id = $2
+         UNION ALL SELECT execution_id FROM deleted_messages WHERE owner_id = $1 AND id = $2",
+    )
+    .bind(key.owner.0)
+    .bind(turn.message.0)
+    .fetch_optional(&mut *c)
+    .await?;
     if let Some((execution,)) = repeated {
         let execution = execution.ok_or_else(|| StoreError::Corrupt(format!("message {} has no execution", turn.message)))?;
         return Ok(Admission::AlreadyAccepted { execution: execution.into() });
@@ -296,8 +317,13 @@ async fn admit(c: &mut PgConnection, turn: &NewTurn) -> Result<Admission> {
         });
     }
     if !exists {
-        let (taken,): (bool,) =
-            sqlx::query_as("SELECT EXISTS (SELECT 1 FROM threads WHERE id = $1)").bind(key.thread.0).fetch_one(&mut *c).await?;
+        // Another user's, or one that was deleted: neither comes to mean something else.
+        let (taken,): (bool,) = sqlx::query_as(
+            "SELECT EXISTS (SELECT 1 FROM threads WHERE id = $1) OR EXISTS (SELECT 1 FROM deleted_threads WHERE id = $1)",
+        )
+        .bind(key.thread.0)
+        .fetch_one(&mut *c)
+        .await?;
         if taken {
             return Ok(Admission::ThreadNotFound);
         }
@@ -379,6 +405,7 @@ fn attachment(row: &PgRow) -> Result<Attachment> {
     })
 }
 
+/// Begins an execution in the name of a process that still has its row in `processes`, and keeps that row until the transaction ends.
 async fn insert_execution(
     c: &mut PgConnection,
     execution: ExecutionId,
@@ -388,9 +415,9 @@ async fn insert_execution(
     process: ProcessId,
     at: Millis,
 ) -> Result<()> {
-    sqlx::query(
+    let done = sqlx::query(
         "INSERT INTO executions (id, thread_id, message_pk, user_id, process_id, status, started_at)
-         VALUES ($1, $2, $3, $4, $5, 'running', $6)",
+         SELECT $1, $2, $3, $4, id, 'running', $6 FROM processes WHERE id = $5 FOR KEY SHARE",
     )
     .bind(execution.0)
     .bind(thread.0)
@@ -400,14 +427,18 @@ async fn insert_execution(
     .bind(at)
     .execute(&mut *c)
     .await?;
-    Ok(())
+    if done.rows_affected() == 0 { Err(StoreError::ClaimLost) } else { Ok(()) }
 }
 
-async fn admit_resume(c: &mut PgConnection, resume: &NewResume) -> Result<ResumeAdmission> {
+async fn admit_resume(c: &mut PgConnection, resume: &NewResume, in_doubt: bool) -> Result<ResumeAdmission> {
     lock_user(c, resume.owner).await?;
     let Some(turn) = lock_turn(c, &resume.project, &resume.agent, resume.owner, resume.run).await? else {
         return Ok(ResumeAdmission::NotFound);
     };
+    if in_doubt && let Some(revision) = begun_before(c, resume.execution).await? {
+        let message = question_of(c, &turn, resume.run).await?;
+        return Ok(ResumeAdmission::Accepted { thread: turn.thread, message, revision });
+    }
     let tool_call_id = without_nul(&resume.tool_call_id);
     let suspension = sqlx::query("SELECT state, data FROM suspensions WHERE message_pk = $1 AND tool_call_id = $2")
         .bind(turn.message_pk)
@@ -450,6 +481,12 @@ async fn admit_resume(c: &mut PgConnection, resume: &NewResume) -> Result<Resume
         .bind(signed(revision))
         .execute(&mut *c)
         .await?;
+    let message = question_of(c, &turn, resume.run).await?;
+    Ok(ResumeAdmission::Accepted { thread: turn.thread, message, revision })
+}
+
+/// The message that started a turn.
+async fn question_of(c: &mut PgConnection, turn: &Turn, run: RunId) -> Result<MessageId> {
     let message: Option<(Uuid,)> = sqlx::query_as(
         "SELECT id FROM messages WHERE thread_id = $1 AND role = 'user'
            AND position < (SELECT position FROM messages WHERE pk = $2)
@@ -460,8 +497,16 @@ async fn admit_resume(c: &mut PgConnection, resume: &NewResume) -> Result<Resume
     .fetch_optional(&mut *c)
     .await?;
     // A turn that nobody typed has no message that started it: its own id stands in.
-    let message = message.map_or_else(|| resume.run.into(), |(id,)| id.into());
-    Ok(ResumeAdmission::Accepted { thread: turn.thread, message, revision })
+    Ok(message.map_or_else(|| run.into(), |(id,)| id.into()))
+}
+
+/// The revision of an execution's thread, where the transaction that began it was committed before and only its answer was lost.
+async fn begun_before(c: &mut PgConnection, execution: ExecutionId) -> Result<Option<u64>> {
+    let row = sqlx::query("SELECT t.revision FROM executions e JOIN threads t ON t.id = e.thread_id WHERE e.id = $1")
+        .bind(execution.0)
+        .fetch_optional(c)
+        .await?;
+    row.map(|row| unsigned(&row, "revision")).transpose()
 }
 
 /// A flush that takes effect.
@@ -768,7 +813,14 @@ async fn delete_thread(c: &mut PgConnection, key: &ThreadKey) -> Result<DeleteOu
     if let Some((active, ExecutionStatus::Running)) = open_execution(c, key.thread).await? {
         return Ok(DeleteOutcome::TurnRunning { active });
     }
-    sqlx::query("DELETE FROM threads WHERE id = $1").bind(key.thread.0).execute(&mut *c).await?;
+    for statement in [
+        "INSERT INTO deleted_threads (id) VALUES ($1)",
+        "INSERT INTO deleted_messages (owner_id, id, execution_id)
+         SELECT owner_id, id, execution_id FROM messages WHERE thread_id = $1 AND role = 'user' AND execution_id IS NOT NULL",
+        "DELETE FROM threads WHERE id = $1",
+    ] {
+        sqlx::query(statement).bind(key.thread.0).execute(&mut *c).await?;
+    }
     Ok(DeleteOutcome::Deleted { revision: revision + 1 })
 }
 
@@ -807,10 +859,13 @@ async fn orphans(c: &mut PgConnection, process: ProcessId) -> Result<Vec<Orphan>
     Ok(orphans)
 }
 
-async fn continue_orphan(c: &mut PgConnection, continuation: &Continuation) -> Result<ContinueOutcome> {
+async fn continue_orphan(c: &mut PgConnection, continuation: &Continuation, in_doubt: bool) -> Result<ContinueOutcome> {
     let Continuation { orphan, dead, key, execution, process, at } = continuation;
     if lock_thread(c, key).await?.is_none() {
         return Ok(ContinueOutcome::Fenced);
+    }
+    if in_doubt && let Some(revision) = begun_before(c, *execution).await? {
+        return Ok(ContinueOutcome::Continued { revision });
     }
     let row: Option<(i64, bool, Uuid)> = sqlx::query_as(
         "SELECT message_pk, cancel_requested, user_id FROM executions WHERE id = $1 AND process_id = $2 AND status = 'running'",

@@ -211,11 +211,14 @@ impl TurnStore for SqliteStore {
 
 async fn admit(c: &mut SqliteConnection, turn: &NewTurn) -> Result<Admission> {
     let key = &turn.key;
-    let repeated = sqlx::query("SELECT execution_id FROM messages WHERE owner_id = ?1 AND id = ?2")
-        .bind(key.owner.to_string())
-        .bind(turn.message.to_string())
-        .fetch_optional(&mut *c)
-        .await?;
+    let repeated = sqlx::query(
+        "SELECT execution_id FROM messages WHERE owner_id = ?1 AND id = ?2
+         UNION ALL SELECT execution_id FROM deleted_messages WHERE owner_id = ?1 AND id = ?2",
+    )
+    .bind(key.owner.to_string())
+    .bind(turn.message.to_string())
+    .fetch_optional(&mut *c)
+    .await?;
     if let Some(row) = repeated {
         return Ok(Admission::AlreadyAccepted { execution: parsed(&row, "execution_id")? });
     }
@@ -225,7 +228,9 @@ async fn admit(c: &mut SqliteConnection, turn: &NewTurn) -> Result<Admission> {
         .fetch_optional(&mut *c)
         .await?;
     match thread {
-        None if turn.choice == ThreadChoice::Existing => return Ok(Admission::ThreadNotFound),
+        None if turn.choice == ThreadChoice::Existing || was_deleted(c, key.thread).await? => {
+            return Ok(Admission::ThreadNotFound);
+        }
         None => {}
         Some(row) => {
             let theirs = row.try_get::<&str, _>("owner_id")? != key.owner.to_string()
@@ -667,6 +672,12 @@ async fn end_suspended(
     Ok(revision)
 }
 
+/// Whether there was a thread of that id. It does not come back.
+async fn was_deleted(c: &mut SqliteConnection, thread: ThreadId) -> Result<bool> {
+    let row = sqlx::query("SELECT 1 FROM deleted_threads WHERE id = ?1").bind(thread.to_string()).fetch_optional(c).await?;
+    Ok(row.is_some())
+}
+
 async fn delete_thread(c: &mut SqliteConnection, key: &ThreadKey) -> Result<DeleteOutcome> {
     let row = sqlx::query("SELECT revision FROM threads WHERE id = ?1 AND owner_id = ?2 AND project_id = ?3 AND agent_id = ?4")
         .bind(key.thread.to_string())
@@ -679,7 +690,14 @@ async fn delete_thread(c: &mut SqliteConnection, key: &ThreadKey) -> Result<Dele
     if let Some((active, ExecutionStatus::Running)) = open_execution(c, key.thread).await? {
         return Ok(DeleteOutcome::TurnRunning { active });
     }
-    sqlx::query("DELETE FROM threads WHERE id = ?1").bind(key.thread.to_string()).execute(&mut *c).await?;
+    for statement in [
+        "INSERT INTO deleted_threads (id) VALUES (?1)",
+        "INSERT INTO deleted_messages (owner_id, id, execution_id)
+         SELECT owner_id, id, execution_id FROM messages WHERE thread_id = ?1 AND role = 'user' AND execution_id IS NOT NULL",
+        "DELETE FROM threads WHERE id = ?1",
+    ] {
+        sqlx::query(statement).bind(key.thread.to_string()).execute(&mut *c).await?;
+    }
     Ok(DeleteOutcome::Deleted { revision: unsigned(&row, "revision")? + 1 })
 }
 

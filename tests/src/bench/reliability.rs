@@ -1,0 +1,105 @@
+//! How soon other processes notice: the death of one, and a Stop that was asked of another.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use turnfast_shared::{ExecutionStatus, api::PushEvent};
+
+use super::Measure;
+use crate::{
+    client::{Client, Push, Started},
+    installation::Installation,
+    provider::{End, Provider},
+    within,
+};
+
+/// Turns that run in a process when it is killed.
+const TURNS: usize = 4;
+
+/// Runs two processes on a PostgreSQL of its own, kills one of them `repetitions` times, and as often stops a turn of one at the
+/// other.
+///
+/// # Errors
+/// PostgreSQL or the server is missing, or a turn does not end as it must.
+pub async fn run(repetitions: usize) -> Result<[Measure; 2]> {
+    let provider = Provider::start().await?;
+    let installation = Installation::with_provider(&provider)?.on_postgres(turnfast_test_postgres::database()?);
+    let mut survivor = installation.serve().await?;
+    let token = installation.user("alice").await?;
+    let reader = survivor.client(&token)?;
+
+    let mut deaths = Measure::new(
+        "from `kill -9` of the process that runs a turn until a reader at another one sees `interrupted`",
+        Duration::from_secs(1),
+    );
+    for _ in 0..repetitions {
+        let mut owner = installation.serve().await?;
+        owner.hush();
+        let at_owner = owner.client(&token)?;
+        let running = try_join_all((0..TURNS).map(|_| running(&at_owner, &reader))).await?;
+        let mut readers = Vec::new();
+        for started in running {
+            readers.push((reader.push().await?, started));
+        }
+        let killed = Instant::now();
+        let noticed = readers.into_iter().map(|(push, started)| interrupted(&reader, push, started, killed));
+        let (died, noticed) = tokio::join!(owner.kill(), try_join_all(noticed));
+        died?;
+        deaths.samples.extend(noticed?);
+    }
+
+    let mut stops = Measure::new(
+        "from a Stop at one process until the provider sees that another one closed its connection",
+        Duration::from_millis(100),
+    );
+    let mut owner = installation.serve().await?;
+    let at_owner = owner.client(&token)?;
+    for _ in 0..repetitions {
+        let number = provider.requests().await?.len();
+        let started = running(&at_owner, &reader).await?;
+        let asked = Instant::now();
+        let hung_up = async {
+            let end = provider.end_of(number).await?;
+            stops.samples.push(asked.elapsed());
+            anyhow::Ok(end)
+        };
+        let stop = reader.stop("assistant", started.thread, started.execution);
+        let (answer, end) = tokio::try_join!(stop, hung_up)?;
+        ensure!(answer.cancel_requested && end == End::HungUp, "the turn was not stopped");
+        reader.settled("assistant", started.thread).await?;
+    }
+    survivor.hush();
+    owner.hush();
+    Ok([deaths, stops])
+}
+
+/// A turn that has said something, which is recorded, and says no more.
+async fn running(client: &Client, reader: &Client) -> Result<Started> {
+    let started = client.say("assistant", "[[words:5]][[stall]]").await?.started;
+    reader
+        .read_until("assistant", started.thread, "text in the record", |read| {
+            read.messages.last().is_some_and(|message| message.text().ends_with("word5"))
+        })
+        .await?;
+    Ok(started)
+}
+
+/// Reads when told to, as a page does, until the turn is interrupted; gives how long that took.
+async fn interrupted(client: &Client, mut push: Push, turn: Started, since: Instant) -> Result<Duration> {
+    within("the end of the turn", async {
+        loop {
+            match push.next().await? {
+                PushEvent::Ping => continue,
+                PushEvent::AgentExecutionUpdated(update) if update.thread_id != turn.thread => continue,
+                PushEvent::AgentExecutionUpdated(_) | PushEvent::Connected => {}
+            }
+            let read = client.read("assistant", turn.thread).await?;
+            let message = read.messages.last().context("a message")?;
+            if message.execution_status == Some(ExecutionStatus::Interrupted) {
+                return anyhow::Ok(since.elapsed());
+            }
+        }
+    })
+    .await
+}
