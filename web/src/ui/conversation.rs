@@ -409,7 +409,8 @@ pub(super) fn follow_end(app: &App, content: &Element) {
 
 /// The open thread.
 pub(super) fn view(state: &mut State) -> Draft {
-    let title = state.title().unwrap_or("New conversation").to_owned();
+    let unnamed = if state.thread().is_some() { "Conversation" } else { "New conversation" };
+    let title = state.title().unwrap_or(unnamed).to_owned();
     let menu = shell::menu_button(state);
     let (online, link) = (state.online, state.link);
     let Some(open) = &mut state.open else { return element("main", &[]) };
