@@ -11,6 +11,7 @@
 //! | [`auth`] | users, sessions, tokens, scopes | turns |
 //! | [`redact`] | keeps secrets out of what is recorded, shown and logged | where they come from |
 //! | [`config`], [`cli`] | what is to run, and how it is told | |
+//! | [`metrics`] | what can be counted | what it is counted for |
 //! | [`address`] | where the running server of a data folder is reached | |
 //! | [`text`] | what counts as blank in what people type | |
 
@@ -23,6 +24,7 @@ pub mod clock;
 pub mod config;
 pub mod http;
 pub mod liveness;
+pub mod metrics;
 pub mod redact;
 pub mod relay;
 pub mod store;

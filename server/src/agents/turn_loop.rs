@@ -199,7 +199,7 @@ impl Run {
             let mut parts = PartIds::default();
             let mut buffer = Vec::new();
 
-            let Left { mut settled, approved, waiting } = left_open(&so_far, answers);
+            let Left { mut settled, approved, waiting, words } = left_open(&so_far, answers);
             for (call, outcome) in &settled {
                 yield result_event(call, outcome);
             }
@@ -220,6 +220,7 @@ impl Run {
             }
             let settled = settled.into_iter().map(|(call, outcome)| (call.id, outcome)).collect();
             conversation::push_so_far(&mut conversation, &so_far, &settled);
+            conversation.extend(words.into_iter().map(Item::person));
             let resumed = !so_far.is_empty();
             drop(so_far);
 
@@ -352,11 +353,13 @@ struct Left {
     settled: Vec<(CallRef, Outcome)>,
     approved: Vec<CallRef>,
     waiting: Vec<(CallRef, Option<SuspendPayload>)>,
+    /// What people said along with an approval. The model hears it behind the results.
+    words: Vec<String>,
 }
 
 fn left_open(so_far: &[Part], answers: Vec<(String, ResumeData)>) -> Left {
     let mut answers: HashMap<String, ResumeData> = answers.into_iter().collect();
-    let mut left = Left { settled: Vec::new(), approved: Vec::new(), waiting: Vec::new() };
+    let mut left = Left { settled: Vec::new(), approved: Vec::new(), waiting: Vec::new(), words: Vec::new() };
     for call in so_far.iter().filter_map(Part::as_tool_call) {
         let ToolCall { tool_call_id: id, tool_name: name, input, .. } = call;
         let reference = CallRef { id: id.clone(), name: name.clone(), input: input.clone() };
@@ -373,16 +376,17 @@ fn left_open(so_far: &[Part], answers: Vec<(String, ResumeData)>) -> Left {
                         left.waiting.push((reference, call.suspend_payload.clone()));
                         continue;
                     }
-                    Some(ResumeData::Approval { approved: true, .. }) => {
+                    Some(ResumeData::Approval { approved: true, reason }) => {
+                        if let Some(reason) = stated(reason.as_deref()) {
+                            left.words.push(format!("(I allowed the call of {name} and say: {reason})"));
+                        }
                         left.approved.push(reference);
                         continue;
                     }
-                    Some(ResumeData::Approval { approved: false, reason }) => {
-                        Outcome::error(match reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty()) {
-                            Some(reason) => format!("Denied by the user: {reason}"),
-                            None => "Denied by the user.".to_owned(),
-                        })
-                    }
+                    Some(ResumeData::Approval { approved: false, reason }) => Outcome::error(match stated(reason.as_deref()) {
+                        Some(reason) => format!("Denied by the user: {reason}"),
+                        None => "Denied by the user.".to_owned(),
+                    }),
                     Some(ResumeData::Answer { answer }) => Outcome::ok(json!({"answer": answer})),
                 }
             }
@@ -390,6 +394,11 @@ fn left_open(so_far: &[Part], answers: Vec<(String, ResumeData)>) -> Left {
         left.settled.push((reference, outcome));
     }
     left
+}
+
+/// A reason, where there is one.
+fn stated(reason: Option<&str>) -> Option<&str> {
+    reason.map(str::trim).filter(|reason| !reason.is_empty())
 }
 
 /// Text that is no JSON is recorded as a JSON string, so that a person can see it.

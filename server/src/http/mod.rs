@@ -11,6 +11,7 @@ pub mod body;
 pub mod chat;
 pub mod extract;
 pub mod health;
+pub mod metrics;
 pub mod openapi;
 pub mod path;
 pub mod problem;
@@ -67,6 +68,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
 /// Everything that the server answers.
 pub fn router(app: Arc<App>) -> Router {
     Router::from(routes())
+        .layer(axum::middleware::from_fn(query::refuse_unknown))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback_service(assets::router().layer(axum::middleware::from_fn(unknown_api_path)))
         .layer(SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))

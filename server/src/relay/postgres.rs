@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, postgres::PgConnectOptions};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 use turnfast_shared::{
     api::ExecutionUpdated,
@@ -20,9 +20,12 @@ use turnfast_shared::{
 use uuid::Uuid;
 
 use super::{Ears, Hub};
-use crate::store::{
-    StoreError,
-    postgres::{Listener, PostgresStore, within},
+use crate::{
+    metrics::Metrics,
+    store::{
+        StoreError,
+        postgres::{Listener, PostgresStore, within},
+    },
 };
 
 /// Where news is.
@@ -66,6 +69,8 @@ struct Outbox {
     updates: HashMap<ThreadId, Change>,
     cancels: Vec<ExecutionId>,
     everything: bool,
+    /// When the oldest of it came.
+    since: Option<Instant>,
 }
 
 /// This process's way to the others.
@@ -79,11 +84,12 @@ pub(super) struct Post {
     ended: CancellationToken,
     /// Cancelled when all is sent after that.
     sent: CancellationToken,
+    metrics: Metrics,
 }
 
 impl Post {
     /// Starts the task that sends.
-    pub(super) fn start(store: &PostgresStore) -> Arc<Self> {
+    pub(super) fn start(store: &PostgresStore, metrics: Metrics) -> Arc<Self> {
         let post = Arc::new(Self {
             me: Uuid::new_v4(),
             options: store.options().clone(),
@@ -91,6 +97,7 @@ impl Post {
             wake: Notify::new(),
             ended: CancellationToken::new(),
             sent: CancellationToken::new(),
+            metrics,
         });
         tokio::spawn(post.clone().send(store.pool().clone()));
         post
@@ -107,15 +114,19 @@ impl Post {
     fn put(&self, add: impl FnOnce(&mut Outbox)) {
         let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
         add(&mut outbox);
+        outbox.since.get_or_insert_with(Instant::now);
         if outbox.len() > WAITING_MAX {
-            *outbox = Outbox { everything: true, ..Outbox::default() };
+            *outbox = Outbox { everything: true, since: outbox.since, ..Outbox::default() };
         }
+        self.metrics.relay_waiting.set(i64::try_from(outbox.len()).unwrap_or(i64::MAX));
         drop(outbox);
         self.wake.notify_one();
     }
 
     fn take(&self) -> Outbox {
-        std::mem::take(&mut *self.outbox.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
+        self.metrics.relay_waiting.set(0);
+        std::mem::take(&mut *outbox)
     }
 
     /// Puts back what could not be sent, below what came meanwhile.
@@ -147,7 +158,12 @@ impl Post {
                 .bind(CHANNEL)
                 .bind(&letters)
                 .execute(&pool);
-            let Err(error) = within(ANSWER, sending).await else { continue };
+            let Err(error) = within(ANSWER, sending).await else {
+                if let Some(since) = batch.since {
+                    self.metrics.relay_lag.observe(since.elapsed().as_secs_f64());
+                }
+                continue;
+            };
             if pool.is_closed() {
                 return;
             }
@@ -284,7 +300,7 @@ mod tests {
     async fn process(url: &str) -> Process {
         let store = PostgresStore::open(url).await.unwrap();
         let hub = Arc::new(Hub::default());
-        let relay = Relay::postgres(hub.clone(), &store);
+        let relay = Relay::postgres(hub.clone(), &store, &Metrics::default());
         let ear = Arc::new(Ear::default());
         relay.listen(ear.clone()).await.unwrap();
         Process { relay, follower: hub.follow(user()), ear }

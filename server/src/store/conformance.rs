@@ -444,13 +444,14 @@ pub(crate) async fn a_stop_is_recorded_and_names_one_execution(store: S) {
 /// A suspended turn waits: it is no active execution, keeps its parts, and holds the thread.
 pub(crate) async fn a_suspension_waits_and_holds_the_thread(store: S) {
     accept(&store, key(1), 1).await;
-    suspend(&store, key(1), 1, vec![approval("c1", 1), approval("c2", 1)]).await;
+    let asked = ["c2", "c10", "c1"].map(|id| approval(id, 1));
+    suspend(&store, key(1), 1, asked.to_vec()).await;
     let snapshot = store.snapshot(&key(1), None).await.unwrap().unwrap();
     assert_eq!(snapshot.active, None);
-    assert_eq!(snapshot.suspensions, [approval("c1", 1), approval("c2", 1)]);
+    assert_eq!(snapshot.suspensions, asked, "in the order in which they were asked");
     let (_, messages) = read(&store, &key(1)).await;
     assert_eq!(messages[1].execution_status, Some(ExecutionStatus::Suspended));
-    assert_eq!(messages[1].content, [suspended_part("c1"), suspended_part("c2")]);
+    assert_eq!(messages[1].content, ["c2", "c10", "c1"].map(suspended_part));
     assert_eq!(store.admit(turn(key(1), 2)).await.unwrap(), Admission::InteractionOpen);
 }
 

@@ -44,6 +44,7 @@ use crate::{
     agents::{Engine, TurnInput},
     clock,
     liveness::{Claim, ClaimError, Liveness},
+    metrics::Metrics,
     relay::{Ears, Relay},
     store::{
         Store, StoreError,
@@ -154,6 +155,8 @@ pub struct Parts {
     pub continuable: Continuable,
     /// `max_running_turns_per_user`.
     pub max_running_per_user: u32,
+    /// Where it is counted.
+    pub metrics: Metrics,
 }
 
 /// The turns of this process.
@@ -172,6 +175,7 @@ pub struct Turns {
     guarding: CancellationToken,
     draining: AtomicBool,
     max_running_per_user: u32,
+    metrics: Metrics,
 }
 
 impl Turns {
@@ -181,11 +185,11 @@ impl Turns {
     /// # Errors
     /// Another process serves already and only one may, the locks cannot be used, or the database does not answer.
     pub async fn start(parts: Parts) -> Result<Arc<Self>, ClaimError> {
-        let Parts { store, relay, liveness, continuable, max_running_per_user } = parts;
+        let Parts { store, relay, liveness, continuable, max_running_per_user, metrics } = parts;
         let claim = liveness.claim().await?;
         let lost = claim.lost.clone();
         let turns = Arc::new(Self {
-            writer: Writer::start(store.clone(), relay.clone()),
+            writer: Writer::start(store.clone(), relay.clone(), metrics.clone()),
             store,
             relay,
             liveness,
@@ -196,6 +200,7 @@ impl Turns {
             guarding: CancellationToken::new(),
             draining: AtomicBool::new(false),
             max_running_per_user,
+            metrics,
         });
         turns.relay.listen(turns.clone()).await?;
         turns.recover_the_dead().await?;
@@ -460,13 +465,14 @@ impl Turns {
         self.tasks.close();
     }
 
-    /// Waits until all turns have ended, for at most `deadline`; those that still run then end `interrupted`.
-    pub async fn drain(&self, deadline: Duration) {
+    /// Waits until all turns have ended, or until `deadline`; those that still run then end `interrupted`.
+    pub async fn drain(&self, deadline: impl Future<Output = ()>) {
         self.start_draining();
-        if tokio::time::timeout(deadline, self.tasks.wait()).await.is_ok() {
-            return;
+        tokio::select! {
+            () = self.tasks.wait() => return,
+            () = deadline => {}
         }
-        tracing::warn!(running = self.registry.len(), "the drain deadline is over; ending what still runs");
+        tracing::warn!(running = self.registry.len(), "ending what still runs");
         self.registry.cancel_all(Reason::Shutdown);
         if tokio::time::timeout(LAST_WORDS, self.tasks.wait()).await.is_err() {
             tracing::error!("some turns could not record their end; the next start marks them interrupted");

@@ -177,7 +177,7 @@ pub(super) struct State {
     /// The left column as it is shown, as long as nothing in it changed.
     pub(super) sidebar: Option<Child>,
     /// What gets the focus with the next rendering.
-    focus_next: Option<&'static str>,
+    pub(super) focus_next: Option<&'static str>,
 }
 
 /// The page.

@@ -449,7 +449,9 @@ fn foot(open: &Conversation) -> Vec<Child> {
     if open.is_gone() {
         let gone = element("div", &[("class", "note bad"), ("role", "alert"), ("data-testid", "gone")])
             .key(Key::Name("gone"))
-            .with(element("p", &[]).text("This conversation was deleted. What is shown here goes when you leave it."))
+            .with(element("p", &[]).text(
+                "This conversation is gone: it was deleted, or it is no longer yours to see. What is shown here goes when you leave it.",
+            ))
             .with(element("button", &[("type", "button")]).on("click", Action::Fresh).text("Start a new one"));
         children.push(gone.done());
     } else if !open.may_send {
@@ -555,7 +557,8 @@ fn notes(view: &View) -> Vec<Child> {
     let note = |Warning { message, .. }: &Warning| {
         element("p", &[("class", "note warning")]).with(element("strong", &[]).text("Note. ")).text(message.clone()).done()
     };
-    view.warnings.iter().map(note).collect()
+    // Of an empty reply the reply itself says so, also to whoever comes later.
+    view.warnings.iter().filter(|warning| warning.code.as_deref() != Some("empty_reply")).map(note).collect()
 }
 
 /// How things stand, in one line of words.

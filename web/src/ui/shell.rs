@@ -16,6 +16,8 @@ const NOTICE: Fixed = &[("class", "notice"), ("id", "main"), ("tabindex", "-1")]
 /// Everything.
 pub(super) fn page(state: &mut State) -> Vec<Child> {
     let skip = match (&state.session, &state.open) {
+        // What it leads to lies behind the drawer.
+        _ if state.drawer => None,
         (Session::In(_), Some(open)) if open.has_composer() => Some(skip("#composer", "Skip to the message box")),
         (Session::In(_), _) => Some(skip("#main", "Skip to the content")),
         _ => None,

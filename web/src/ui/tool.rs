@@ -26,7 +26,11 @@ pub(super) fn card(row: &Row<'_>, part: usize, call: &ToolCall) -> Draft {
     };
     let (folded, unfolded) = row.fold(part, Folding::Body);
     let summary = element("summary", &[])
-        .with(element("span", &[("class", "tool-name")]).text(call.tool_name.clone()))
+        .with(element("span", &[("class", "tool-name")]).text(if call.tool_name.is_empty() {
+            "(a tool without a name)".to_owned()
+        } else {
+            call.tool_name.clone()
+        }))
         .with(element("span", &[("class", "tool-state")]).text(words::tool_state(call)).text(duration));
     let mut details = element("details", &[("class", "fold")]).key(Key::Name("call")).on("toggle", folded).with(summary);
     if unfolded {

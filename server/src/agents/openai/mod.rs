@@ -221,8 +221,11 @@ impl Endpoint {
             );
         }
         let wait = match retry_after(response.headers()) {
-            Some(seconds) => format!("Try again in {seconds} s."),
-            None => "Try again later.".to_owned(),
+            Some(seconds) if seconds < 120 => format!("Try again in {seconds} s."),
+            Some(seconds) if seconds < 2 * 60 * 60 => format!("Try again in {} minutes.", seconds.div_ceil(60)),
+            Some(seconds) if seconds < 2 * 24 * 60 * 60 => format!("Try again in {} hours.", seconds.div_ceil(60 * 60)),
+            // In some days, or in the year 2099: no time to wait for.
+            Some(_) | None => "Try again later.".to_owned(),
         };
         let body = timeout(ERROR_BODY_WAIT.min(self.stall), read(response, ERROR_BODY_BYTES)).await.unwrap_or_default();
         let words = error_words(&body).map(|words| format!(": {}", self.quote(words))).unwrap_or_default();

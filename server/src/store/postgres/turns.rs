@@ -682,7 +682,8 @@ async fn write_end(c: &mut PgConnection, live: &LiveFlush<'_>, end: &End) -> Res
     }
     for suspension in &end.suspensions {
         sqlx::query(
-            "INSERT INTO suspensions (message_pk, tool_call_id, thread_id, state, data) VALUES ($1, $2, $3, 'open', $4)
+            "INSERT INTO suspensions (message_pk, tool_call_id, thread_id, state, data, position)
+             VALUES ($1, $2, $3, 'open', $4, (SELECT COUNT(*) FROM suspensions WHERE message_pk = $1))
              ON CONFLICT DO NOTHING",
         )
         .bind(live.message_pk)
@@ -920,7 +921,7 @@ async fn snapshot(c: &mut PgConnection, key: &ThreadKey, since: Option<u64>) -> 
         messages.push(recorded_message(c, row).await?);
     }
     let suspensions = sqlx::query(
-        "SELECT data FROM suspensions WHERE thread_id = $1 AND state = 'open' ORDER BY message_pk, tool_call_id COLLATE \"C\"",
+        "SELECT data FROM suspensions WHERE thread_id = $1 AND state = 'open' ORDER BY message_pk, position, tool_call_id COLLATE \"C\"",
     )
     .bind(key.thread.0)
     .fetch_all(&mut *c)

@@ -328,7 +328,7 @@ async fn a_404_clears_the_screen_only_on_the_first_load() -> Result<()> {
     ask(&browser, missing).await?;
     hide(&browser).await?;
     show(&browser).await?;
-    browser.shows("This conversation was deleted.").await?;
+    browser.shows("This conversation is gone").await?;
     assert!(messages(&browser).await?.contains("first"), "what was shown stays");
     browser.before_each_page(missing).await?;
     browser.web().refresh().await?;

@@ -102,12 +102,12 @@ async fn a_conversation_that_was_deleted_elsewhere_is_said_to_be() -> Result<()>
     let thread = address.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default().to_owned();
     let deleted = house.alice.agent(Method::DELETE, "assistant", &format!("/threads/{thread}")).send().await?;
     assert_eq!(deleted.status(), 204);
-    browser.shows("This conversation was deleted.").await?;
+    browser.shows("This conversation is gone").await?;
     browser.role("heading", title).await?;
     assert!(!browser.text().await?.contains("Reconnecting"));
     inspect(&browser, "deleted").await?;
     browser.role("button", "Start a new one").await?.click().await?;
-    browser.hides("This conversation was deleted.").await?;
+    browser.hides("This conversation is gone").await?;
     super::holds(&browser, "return document.querySelector('#composer')?.value === 'not lost'").await
 }
 
