@@ -196,6 +196,10 @@ impl Script {
         for step in steps {
             match step {
                 Step::Words { count, pause } => self.words(count, pause).await?,
+                Step::Letters(count) => {
+                    let letter = |n: u32| if n % 2 == 0 { char::from(b'a' + (n / 2 % 26) as u8) } else { ' ' };
+                    self.paced((0..count).map(|n| letter(n).to_string()), Duration::ZERO).await?;
+                }
                 Step::Markdown { bytes, pause } => {
                     let text = script::markdown(bytes);
                     self.paced(text.split_inclusive(' ').map(str::to_owned), pause).await?;

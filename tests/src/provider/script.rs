@@ -3,6 +3,7 @@
 //! | directive | the provider |
 //! | --- | --- |
 //! | `[[words:N]]`, `[[words:N:20ms]]` | streams `word1 word2 … wordN`, one every so often |
+//! | `[[letters:N]]` | streams N characters as so many pieces, every second one a space: little text in many events |
 //! | `[[markdown:BYTES]]`, `[[markdown:BYTES:20ms]]` | streams as much Markdown of every kind, one word every so often |
 //! | `[[say:TEXT]]` | streams TEXT in one piece |
 //! | `[[reason:TEXT]]` | reasons TEXT |
@@ -34,6 +35,8 @@ pub enum Step {
         /// Between two of them.
         pause: Duration,
     },
+    /// `[[letters:N]]`.
+    Letters(u32),
     /// `[[markdown:BYTES:PAUSE]]`.
     Markdown {
         /// How much at least.
@@ -165,6 +168,7 @@ fn directive(text: &str) -> Result<(Step, &str)> {
             let (count, pause) = paced()?;
             Step::Words { count: count.parse()?, pause }
         }
+        "letters" => Step::Letters(value.parse()?),
         "markdown" => {
             let (bytes, pause) = paced()?;
             Step::Markdown { bytes: bytes.parse()?, pause }

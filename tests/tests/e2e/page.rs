@@ -6,6 +6,7 @@ mod browser_side;
 mod connection;
 mod files;
 mod layout;
+mod reading;
 mod refusals;
 mod states;
 
