@@ -93,10 +93,11 @@ async fn send(browser: &Browser, text: &str) -> Result<()> {
 
 /// Waits until the page shows exactly these many messages of the agent, the last of them with that status.
 async fn answered(browser: &Browser, count: usize, status: &str) -> Result<()> {
-    let settled = format!("[data-testid=message-assistant][data-status={status}]:last-child");
-    browser.css(&settled).await?;
-    assert_eq!(browser.count("[data-testid=message-assistant]").await?, count);
-    Ok(())
+    let settled = format!(
+        "const all = document.querySelectorAll('[data-testid=message-assistant]'); \
+         return all.length === {count} && all[{count} - 1].dataset.status === '{status}'"
+    );
+    holds(browser, &settled).await
 }
 
 /// The text of the page's messages.

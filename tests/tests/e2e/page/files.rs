@@ -43,7 +43,7 @@ async fn files_are_chosen_taken_back_sent_and_shown() -> Result<()> {
     browser.role("button", "Remove spare.txt").await?.send_keys("\u{e007}").await?;
     holds(&browser, "return document.querySelectorAll('[data-testid=chosen-file]').length === 2").await?;
     for (name, data, why) in
-        [("odd.zip", b"PK\x03\x04".as_slice(), "only inspect"), ("big.txt", &[b'x'; 1001], "a file has at most 1000 B")]
+        [("odd.zip", b"PK\x03\x04".as_slice(), "only pictures"), ("big.txt", &[b'x'; 1001], "a file has at most 1000 B")]
     {
         choose(&browser, &house, &[(name, data)]).await?;
         browser.shows(why).await?;

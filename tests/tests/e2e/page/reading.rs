@@ -75,7 +75,7 @@ async fn the_page_follows_a_reply_until_the_reader_scrolls_away() -> Result<()> 
 #[tokio::test]
 async fn all_of_a_long_conversation_can_be_found_and_reached() -> Result<()> {
     let house = House::open().await?;
-    let mut first = house.alice.say("assistant", "[[say:the very first words]]").await?;
+    let mut first = house.alice.say("assistant", "[[say:the very first]][[say: words of all]]").await?;
     first.done().await?;
     for _ in 0..40 {
         house.alice.say_in("assistant", first.started.thread, "[[markdown:600]]").await?.done().await?;
@@ -86,7 +86,7 @@ async fn all_of_a_long_conversation_can_be_found_and_reached() -> Result<()> {
     holds(&browser, "return document.querySelectorAll('.message').length === 82").await?;
     at_end(&browser, true).await?;
     // What the browser's own search finds, it shows.
-    holds(&browser, "return window.find('the very first words', false, true)").await?;
+    holds(&browser, "return window.find('first words of all', false, true)").await?;
     let seen =
         "const {top, bottom} = getSelection().getRangeAt(0).getBoundingClientRect(); return top >= 0 && bottom <= innerHeight";
     holds(&browser, seen).await?;

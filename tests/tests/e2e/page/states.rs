@@ -140,6 +140,14 @@ async fn an_empty_conversation_and_one_that_loads() -> Result<()> {
     browser.shows("What should Assistant do?").await?;
     inspect(&browser, "empty").await?;
 
+    for (held, name) in [("*/auth/me", "loading-page"), ("*/agents/v2", "loading-agents")] {
+        browser.hold(&[held]).await?;
+        browser.web().refresh().await?;
+        browser.shows("Loading…").await?;
+        inspect(&browser, name).await?;
+        browser.let_go().await?;
+        browser.shows("What should Assistant do?").await?;
+    }
     send(&browser, "[[say:hello]]").await?;
     answered(&browser, 1, "success").await?;
     browser.hold(&["*/messages*", "*/threads*"]).await?;
