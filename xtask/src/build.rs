@@ -14,10 +14,14 @@ use crate::{
 };
 
 /// Builds the release binary.
-pub(crate) fn release(repo: &Repo) -> Result<ExitCode> {
+pub(crate) fn release(repo: &Repo, otel: bool) -> Result<ExitCode> {
     web::build(repo)?;
     say("building the server (release)");
-    run(&mut repo.cargo(["build", "--release", "--package", "turnfast"]))?;
+    let mut build = repo.cargo(["build", "--release", "--package", "turnfast"]);
+    if otel {
+        build.args(["--features", "otel"]);
+    }
+    run(&mut build)?;
     say(&format!("done: {}", repo.target("release/turnfast").display()));
     Ok(ExitCode::SUCCESS)
 }
@@ -49,7 +53,7 @@ pub(crate) fn conformance(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
 /// Builds the release binary and what measures it, and becomes the latter.
 pub(crate) fn bench(repo: &Repo, repetitions: usize) -> Result<ExitCode> {
     install::postgres()?;
-    release(repo)?;
+    release(repo, false)?;
     say("building what measures it");
     run(&mut repo.cargo(["build", "--workspace", "--bin", "turnfast-bench", "--bin", "turnfast-test-provider"]))?;
     let mut bench = repo.program(repo.target("debug/turnfast-bench"));

@@ -53,7 +53,11 @@ enum Command {
     #[command(subcommand)]
     Bench(Bench),
     /// Builds the release binary, target/release/turnfast, with the web app inside.
-    Build,
+    Build {
+        /// With traces for OpenTelemetry.
+        #[arg(long)]
+        otel: bool,
+    },
     /// Builds the web app into target/web.
     Web,
     /// Builds the npm package into target/package.
@@ -90,7 +94,7 @@ fn main() -> ExitCode {
         Command::Serve { args } => build::serve(&repo, &args),
         Command::Test { filter } => test::everything(&repo, filter.as_deref()),
         Command::Conformance { args } => build::conformance(&repo, &args),
-        Command::Build => build::release(&repo),
+        Command::Build { otel } => build::release(&repo, otel),
         Command::Web => web::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Package => package::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Example => package::build(&repo).and_then(|()| package::example(&repo)).map(|()| ExitCode::SUCCESS),

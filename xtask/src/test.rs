@@ -4,9 +4,13 @@
 //! that features do not differ between them, and the web app is built before the server that carries it.
 
 use std::{
+    env,
     io::{BufRead, BufReader},
+    num::NonZero,
     path::Path,
     process::{Command, ExitCode, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
@@ -27,13 +31,18 @@ struct Tally {
     failed: u64,
     /// Steps with a failure in them.
     failures: Vec<&'static str>,
+    /// How long each step took.
+    times: Vec<(&'static str, Duration)>,
 }
 
 impl Tally {
     /// A step that counts as one.
     fn check(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) {
         heading(name);
-        match step() {
+        let begun = Instant::now();
+        let outcome = step();
+        self.times.push((name, begun.elapsed()));
+        match outcome {
             Ok(()) => self.passed += 1,
             Err(error) => self.failure(name, 1, &error),
         }
@@ -42,6 +51,7 @@ impl Tally {
     /// A step whose tests count one by one.
     fn tests(&mut self, name: &'static str, must_find: bool, commands: impl IntoIterator<Item = Command>) {
         heading(name);
+        let begun = Instant::now();
         let (mut found, mut complete) = (0, true);
         for mut command in commands {
             let (counts, outcome) = run_tests(&mut command);
@@ -53,6 +63,7 @@ impl Tally {
                 self.failure(name, counts.failed.max(1), &error);
             }
         }
+        self.times.push((name, begun.elapsed()));
         if found == 0 && complete && must_find {
             self.failure(name, 1, &anyhow::anyhow!("no test was found"));
         }
@@ -102,6 +113,10 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         tally.check("lints", || {
             run(repo.cargo(["clippy", "--workspace", "--keep-going", "--all-targets", "--", "--deny", "warnings"]))
         });
+        // As it is released: the tests have the server with every feature.
+        tally.check("lints (server without features)", || {
+            run(repo.cargo(["clippy", "--package", "turnfast", "--bins", "--", "--deny", "warnings"]))
+        });
         tally.check("lints (browser)", || {
             let mut clippy = repo.cargo(["clippy", "--keep-going", "--target", WASM, "--all-targets"]);
             clippy.args(BROWSER_PACKAGES.map(|package| format!("--package={package}")));
@@ -120,6 +135,11 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         tally.check("answers and their document", || fuzz::run_against_server(repo));
     }
     let mut end_to_end = cargo_test(&["--test", "*"]);
+    if env::var_os("RUST_TEST_THREADS").is_none() {
+        // They wait for servers, browsers and timers more than they compute.
+        let threads = 2 * thread::available_parallelism().map_or(2, NonZero::get);
+        end_to_end.env("RUST_TEST_THREADS", threads.to_string());
+    }
     end_to_end
         .env("TURNFAST_BIN", repo.target("debug/turnfast"))
         .env("TURNFAST_TEST_PROVIDER_BIN", repo.target("debug/turnfast-test-provider"))
@@ -135,6 +155,10 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         tally.tests("conformance", true, [suite]);
     }
 
+    println!("\n==> time");
+    for (name, time) in &tally.times {
+        println!("{:>6} s  {name}", time.as_secs());
+    }
     println!();
     if !tally.failures.is_empty() {
         println!("failed: {}", tally.failures.join(", "));

@@ -25,6 +25,7 @@ use futures::{
     stream::{BoxStream, SelectAll},
 };
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 use turnfast_shared::{
     Event, Part, ToolState,
     event::{Suspension, Usage},
@@ -39,7 +40,7 @@ use super::{
     model::{FinishReason, Model, ModelEvent, ModelRequest, ToolDefinition},
     tools::{Tool, ToolContext, ToolEvent, ToolSource},
 };
-use crate::clock;
+use crate::{SPANS, clock};
 
 /// Steps that one run of an agent may take.
 pub const STEPS_PER_RUN: u32 = 50;
@@ -577,9 +578,10 @@ fn run_call(tool: Arc<dyn Tool>, call: CallRef, scope: Scope) -> BoxStream<'stat
             tool_name: call.name.clone(),
             start_time: clock::now(),
         });
+        let span = tracing::debug_span!(target: SPANS, "tool call", tool = call.name);
         let mut events = tool.call(call.input.clone(), ToolContext { call_id: call.id.clone(), scope });
         let mut outcome = Outcome::error("The tool ended without a result.");
-        while let Some(event) = events.next().await {
+        while let Some(event) = events.next().instrument(span.clone()).await {
             match event {
                 ToolEvent::Child { task_path, event } => yield Progress::Event(Event::SubagentChunk {
                     parent_tool_call_id: call.id.clone(),

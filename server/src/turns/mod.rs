@@ -24,6 +24,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Instrument as _;
 use turnfast_shared::{
     Event, Message, Part,
     api::{AttachmentId, ExecutionUpdated},
@@ -41,6 +42,7 @@ use self::{
     writer::Writer,
 };
 use crate::{
+    SPANS,
     agents::{Engine, TurnInput},
     clock,
     liveness::{Claim, ClaimError, Liveness},
@@ -569,6 +571,9 @@ impl Accepted {
         };
         let attachments =
             if self.engine.reads_attachments() { read_attachments(&*store, key.thread, &history).await } else { HashMap::new() };
+        let span = tracing::debug_span!(
+            target: SPANS, "turn", project = %key.project, agent = %key.agent, thread = %key.thread, execution = %self.execution
+        );
         let engine = self.engine.start(TurnInput {
             project: key.project.clone(),
             agent: key.agent.clone(),
@@ -592,7 +597,7 @@ impl Accepted {
             untold: Vec::new(),
             newly_suspended: Vec::new(),
         };
-        execution.run(engine).await;
+        execution.run(engine).instrument(span).await;
     }
 }
 

@@ -7,8 +7,10 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
 };
+use tracing::Instrument as _;
 
 use crate::{
+    SPANS,
     metrics::{Counted, Metrics},
     relay::Relay,
     store::{
@@ -124,7 +126,8 @@ impl Office {
 
     async fn write(&self, flushes: Arc<[Flush]>) -> Result<Vec<FlushOutcome>, StoreError> {
         let begun = Instant::now();
-        let outcomes = self.store.flush(flushes).await;
+        let span = tracing::debug_span!(target: SPANS, "flush", flushes = flushes.len());
+        let outcomes = self.store.flush(flushes).instrument(span).await;
         self.metrics.flush.observe(begun.elapsed().as_secs_f64());
         if outcomes.is_err() {
             self.metrics.flush_failures.inc();
