@@ -80,6 +80,25 @@ pub(crate) fn chaos(repo: &Repo, minutes: u64, seed: Option<u64>) -> Result<Exit
     become_program(chaos)
 }
 
+/// Builds the page, the server as tests run it and what measures the page, and becomes the latter.
+pub(crate) fn bench_page(repo: &Repo) -> Result<ExitCode> {
+    install::browser()?;
+    web::build(repo)?;
+    run(&mut repo.cargo([
+        "build",
+        "--workspace",
+        "--bin",
+        "turnfast",
+        "--bin",
+        "turnfast-bench",
+        "--bin",
+        "turnfast-test-provider",
+    ]))?;
+    let mut bench = repo.program(repo.target("debug/turnfast-bench"));
+    bench.arg("page");
+    become_program(bench)
+}
+
 /// Builds the server as tests run it. With the whole workspace selected, as for the tests, dependencies have the same features in
 /// both and are compiled once.
 pub(crate) fn dev_server(repo: &Repo) -> Command {

@@ -4,6 +4,7 @@
 mod build;
 mod fuzz;
 mod install;
+mod npm;
 mod package;
 mod repo;
 mod shorten;
@@ -72,6 +73,8 @@ enum Command {
     Package,
     /// Builds the npm package and the pages that the end-to-end tests try it with, into target/example.
     Example,
+    /// Fetches axe-core from npm into target/axe: the end-to-end tests hold every state of the page to it.
+    Axe,
     /// Writes server/openapi.json from the server's routes.
     Openapi,
     /// Makes requests up from the OpenAPI document and holds the answers of a live server to it.
@@ -84,6 +87,8 @@ enum Command {
 enum Bench {
     /// What one delta costs a front end in a short thread and in a long one.
     Client,
+    /// What a long thread costs the page, beside a short one: first paint, one delta, typing and scrolling.
+    Page,
     /// How soon other processes notice a death and a Stop, with the release binary.
     Reliability {
         /// How often each is measured.
@@ -103,8 +108,10 @@ fn main() -> ExitCode {
         Command::Package => package::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Example => package::build(&repo).and_then(|()| package::example(&repo)).map(|()| ExitCode::SUCCESS),
         Command::Chaos { minutes, seed } => build::chaos(&repo, minutes, seed),
+        Command::Axe => npm::axe(&repo).map(|()| ExitCode::SUCCESS),
         Command::Bench(Bench::Reliability { repetitions }) => build::bench(&repo, repetitions),
         Command::Bench(Bench::Client) => package::bench(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Bench(Bench::Page) => build::bench_page(&repo),
         Command::Openapi => build::openapi(&repo),
         Command::Fuzz => {
             repo::run(&mut build::dev_server(&repo))?;

@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    build, fuzz, install, package,
+    build, fuzz, install, npm, package,
     repo::{self, Repo, WASM},
     size, web,
 };
@@ -104,6 +104,7 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
     tally.check("web app", || web::build(repo));
     tally.check("npm package", || package::build(repo));
     tally.check("example of the npm package", || package::example(repo));
+    tally.check("axe-core", || npm::axe(repo));
     if all {
         tally.check("page size", || match size::check(repo)? {
             code if code == ExitCode::SUCCESS => Ok(()),
@@ -147,6 +148,7 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         .env("TURNFAST_TEST_PROVIDER_BIN", repo.target("debug/turnfast-test-provider"))
         .env("TURNFAST_TEST_MCP_BIN", repo.target("debug/turnfast-test-mcp"))
         .env("TURNFAST_EXAMPLE", repo.target("example"))
+        .env("TURNFAST_AXE", repo.target("axe"))
         .env("TURNFAST_SCREENSHOTS", repo.target("screenshots"));
     tally.tests("end-to-end tests", all, [end_to_end]);
 
