@@ -123,11 +123,13 @@ struct Scribe {
     log: Log,
     /// Revisions of messages as they were seen last.
     known: BTreeMap<MessageId, u64>,
+    /// How long to wait for an answer.
+    patience: Duration,
 }
 
 impl Scribe {
     fn new(who: String) -> Self {
-        Self { log: Log { who, entries: Vec::new() }, known: BTreeMap::new() }
+        Self { log: Log { who, entries: Vec::new() }, known: BTreeMap::new(), patience: PATIENCE }
     }
 
     fn write(&mut self, entry: Entry) {
@@ -157,7 +159,7 @@ impl Scribe {
 
     /// Reads a thread once. `Some(None)`: it is not there.
     async fn read(&mut self, desk: &Desk, thread: ThreadId) -> Option<Option<ThreadSnapshot>> {
-        let outcome = timeout(PATIENCE, answer_or_problem::<ThreadSnapshot>(desk.read(thread))).await;
+        let outcome = timeout(self.patience, answer_or_problem::<ThreadSnapshot>(desk.read(thread))).await;
         match self.sort("a read", outcome, &[Code::NotFound]) {
             Got::Answer(read) => {
                 let answers = read.messages.iter().filter(|message| message.role == Role::Assistant);
@@ -182,7 +184,7 @@ impl Scribe {
 
     async fn stop(&mut self, desk: &Desk, started: Started) {
         let path = format!("/chat/{}/executions/{}", started.thread, started.execution);
-        let outcome = timeout(PATIENCE, answer_or_problem::<CancelAnswer>(desk.request(Method::DELETE, &path))).await;
+        let outcome = timeout(self.patience, answer_or_problem::<CancelAnswer>(desk.request(Method::DELETE, &path))).await;
         let asked = match self.sort("a Stop", outcome, &[]) {
             Got::Answer(CancelAnswer { cancel_requested: true }) => Asked::Acknowledged,
             Got::Answer(CancelAnswer { cancel_requested: false }) => Asked::TooLate,
@@ -194,7 +196,7 @@ impl Scribe {
 
     async fn cancel(&mut self, desk: &Desk, run: RunId) {
         let request = desk.request(Method::DELETE, &format!("/chat/runs/{run}"));
-        let outcome = timeout(PATIENCE, answer_or_problem::<RunCancelAnswer>(request)).await;
+        let outcome = timeout(self.patience, answer_or_problem::<RunCancelAnswer>(request)).await;
         let asked = match self.sort("cancelling a turn that waits", outcome, &[]) {
             Got::Answer(RunCancelAnswer { cancelled: true }) => Asked::Acknowledged,
             Got::Answer(RunCancelAnswer { cancelled: false }) => Asked::TooLate,
@@ -246,6 +248,8 @@ impl Tab {
     /// What is done before anything fails: a question that is answered, and a turn that is stopped. So there is some of both in every
     /// epoch, whatever comes.
     pub(super) async fn begin(mut self) -> Result<Self> {
+        // Nothing is lost yet, however slow the machine is.
+        self.scribe.patience = crate::GUARD;
         let demo = self.desk.agent == "demo";
         let ask = if demo { "/ask" } else { r#"[[tool:ask_user:{"question":"Which?","options":["red","blue"]}]]"# };
         self.say(ask.to_owned()).await;
@@ -259,6 +263,7 @@ impl Tab {
         self.say(if demo { "/slow 600".to_owned() } else { format!("[[hold:{}]]", self.desk.gate) }).await;
         self.stop(true).await;
         self.until_idle().await?;
+        self.scribe.patience = PATIENCE;
         Ok(self)
     }
 
@@ -350,14 +355,14 @@ impl Tab {
     }
 
     async fn submit(&mut self, thread: ThreadId, message: MessageId, text: String, reading: Reading) {
-        let outcome = timeout(PATIENCE, attempt(self.desk.submit(thread, message, &text))).await;
+        let outcome = timeout(self.scribe.patience, attempt(self.desk.submit(thread, message, &text))).await;
         self.submitted(thread, message, text, outcome, reading).await;
     }
 
     async fn submit_twice(&mut self) {
         let text = self.text();
         let (thread, message) = self.desk.compose(text.clone());
-        let send = || timeout(PATIENCE, attempt(self.desk.submit(thread, message, &text)));
+        let send = || timeout(self.scribe.patience, attempt(self.desk.submit(thread, message, &text)));
         let (first, second) = tokio::join!(send(), send());
         self.submitted(thread, message, text.clone(), first, Reading::Beside).await;
         self.submitted(thread, message, text, second, Reading::Beside).await;
@@ -440,7 +445,7 @@ impl Tab {
         };
         let send = |data: Value| {
             let body = json!({"runId": open.run_id, "toolCallId": open.tool_call_id, "resumeData": data});
-            timeout(PATIENCE, attempt(self.desk.request(Method::POST, "/chat/resume").json(&body)))
+            timeout(self.scribe.patience, attempt(self.desk.request(Method::POST, "/chat/resume").json(&body)))
         };
         let outcomes = if twice {
             let (yes, no) = tokio::join!(send(data(true)), send(data(false)));
