@@ -160,9 +160,9 @@ pub fn after(seconds: u64) -> String {
     }
 }
 
-/// What went wrong with an attempt. `offline`: there was no network when it was made.
+/// What went wrong with an attempt. `sent_offline`: there was no network when it was made; `online`: there is one now.
 #[must_use]
-pub fn trouble(trouble: &Trouble, checking: bool, offline: bool) -> String {
+pub fn trouble(trouble: &Trouble, checking: bool, sent_offline: bool, online: bool) -> String {
     let what = match trouble.attempt {
         Attempt::Submit => "The message was not sent. ",
         Attempt::Answer => "The answer was not taken. ",
@@ -171,7 +171,12 @@ pub fn trouble(trouble: &Trouble, checking: bool, offline: bool) -> String {
         Attempt::Stream => "",
     };
     let why = match (&trouble.cause, trouble.attempt) {
-        (Cause::Failed(Failure::Broken), Attempt::Submit) if offline => "You are offline. It stays in the box.".to_owned(),
+        (Cause::Failed(Failure::Broken), Attempt::Submit) if sent_offline && !online => {
+            "You are offline. It stays in the box.".to_owned()
+        }
+        (Cause::Failed(Failure::Broken), Attempt::Submit) if sent_offline => {
+            "There was no network. It stays in the box: send it again.".to_owned()
+        }
         // Nobody knows, and sending it again is harmless: it has its id.
         (Cause::Failed(Failure::Broken), Attempt::Submit) if checking => {
             return "The server did not answer. Checking whether it has the message…".to_owned();
@@ -306,9 +311,10 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_said() {
         let broken = Trouble { attempt: Attempt::Submit, cause: Cause::Failed(Failure::Broken) };
-        assert!(trouble(&broken, false, true).starts_with("The message was not sent. You are offline."));
-        assert!(trouble(&broken, true, false).contains("Checking"));
-        assert!(trouble(&broken, false, false).starts_with("The message may not have been sent"));
+        assert!(trouble(&broken, false, true, false).starts_with("The message was not sent. You are offline."));
+        assert!(!trouble(&broken, false, true, true).contains("You are offline"));
+        assert!(trouble(&broken, true, false, true).contains("Checking"));
+        assert!(trouble(&broken, false, false, true).starts_with("The message may not have been sent"));
         assert!(!CONNECTION_LOST.contains("runs on"));
     }
 

