@@ -50,6 +50,12 @@ impl Client {
         Ok(Self { http: http()?, url: url.to_owned(), token: token.to_owned(), project: PROJECT.to_owned() })
     }
 
+    /// Another caller, perhaps of another server, over the same HTTP client.
+    #[must_use]
+    pub fn with(&self, url: &str, token: &str) -> Self {
+        Self { url: url.to_owned(), token: token.to_owned(), ..self.clone() }
+    }
+
     /// The same caller, whose agents are those of another project.
     #[must_use]
     pub fn in_project(self, project: &str) -> Self {
