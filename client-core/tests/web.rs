@@ -385,6 +385,24 @@ async fn a_broken_push_connection_comes_back() {
 }
 
 #[wasm_bindgen_test]
+async fn a_page_that_is_left_holds_nothing_and_takes_part_again_when_it_comes_back() {
+    let base = "/left";
+    let tab = Tab::open(base);
+    let first = until("the connection", || sources(base).pop()).await;
+    let happens = |name: &str| web_sys::window().unwrap().dispatch_event(&web_sys::Event::new(name).unwrap()).unwrap();
+    happens("pagehide");
+    until("the end of the connection", || sources(base).is_empty().then_some(())).await;
+    happens("pageshow");
+    let second = until("the connection again", || sources(base).pop()).await;
+    assert_ne!(first, second);
+    push(&second, &json!({"type": "connected"}));
+    until("the message", || (tab.heard() == 1).then_some(())).await;
+    // That the page is shown is news to those only who left it.
+    happens("pageshow");
+    assert_eq!(sources(base), [second]);
+}
+
+#[wasm_bindgen_test]
 async fn a_new_thread_learns_its_id_from_the_acceptance() {
     let base = "/new";
     let handle = open(base, None);

@@ -19,6 +19,7 @@ use crate::{
     config::{Config, DEFAULT_DATA_DIR},
     http,
     liveness::ClaimError,
+    metrics::Metrics,
     relay::{Hub, Relay},
     store::{Database, Store, StoreError},
     turns::{self, Turns},
@@ -38,6 +39,8 @@ pub struct App {
     pub turns: Arc<Turns>,
     /// Who is told that a thread changed.
     pub hub: Arc<Hub>,
+    /// What is counted here.
+    pub metrics: Metrics,
     /// Ends open streams when it is cancelled.
     pub streams: CancellationToken,
 }
@@ -67,12 +70,20 @@ pub enum ServeError {
         /// What the system says.
         error: io::Error,
     },
+    /// The address for metrics cannot be listened on.
+    #[error("cannot listen on {address} for metrics: {error}; choose another address as `metrics_listen`, or leave it out")]
+    ListenMetrics {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
     /// The address it listens on, or signals, are not to be had from the system.
     #[error("the server failed: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Serves until SIGTERM, SIGINT or SIGHUP, and drains. A second signal ends it at once.
+/// Serves until SIGTERM, SIGINT or SIGHUP, and drains. A second signal ends the drain: what still runs is marked `interrupted`.
 ///
 /// # Errors
 /// [`ServeError`] says what to do about it.
@@ -132,7 +143,7 @@ fn announce(listening: SocketAddr, sign_in: Option<&str>, data_dir: &Path) {
     let _ = out.flush();
 }
 
-/// Serves until the first item of `signals`, and drains; the second ends it at once. `ready` is told the address, and the sign-in link
+/// Serves until the first item of `signals`, and drains; the second ends the drain. `ready` is told the address, and the sign-in link
 /// of a server without users, once requests are answered.
 ///
 /// # Errors
@@ -148,10 +159,11 @@ pub async fn serve_until(
     }
     let database = Database::open(&config).await?;
     let store = database.store();
-    let hub = Arc::new(Hub::default());
+    let metrics = Metrics::default();
+    let hub = Arc::new(Hub::new(&metrics));
     let relay = Arc::new(match &database {
         Database::Sqlite(_) => Relay::local(hub.clone()),
-        Database::Postgres(postgres) => Relay::postgres(hub.clone(), postgres),
+        Database::Postgres(postgres) => Relay::postgres(hub.clone(), postgres, &metrics),
     });
     let catalog = Arc::new(Catalog::new(&config));
     let continuable = catalog.clone();
@@ -161,12 +173,17 @@ pub async fn serve_until(
         liveness: database.locks(),
         continuable: Box::new(move |project, agent| continuable.agent(project, agent)?.engine_to_continue()),
         max_running_per_user: config.limits.max_running_turns_per_user,
+        metrics: metrics.clone(),
     })
     .await?;
     let auth = Auth::new(store.clone());
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let bound = listener.local_addr()?;
+    let metrics_listener = match config.server.metrics_listen {
+        Some(address) => Some(TcpListener::bind(address).await.map_err(|error| ServeError::ListenMetrics { address, error })?),
+        None => None,
+    };
 
     let app = Arc::new(App {
         catalog,
@@ -174,6 +191,7 @@ pub async fn serve_until(
         store: store.clone(),
         turns: turns.clone(),
         hub,
+        metrics,
         streams: CancellationToken::new(),
         config,
     });
@@ -200,6 +218,15 @@ pub async fn serve_until(
     ready(bound, link.as_deref());
 
     let drained = CancellationToken::new();
+    if let Some(listener) = metrics_listener {
+        tracing::info!(address = %listener.local_addr()?, "metrics are at /metrics");
+        tokio::spawn(http::serve::serve(
+            listener,
+            http::metrics::router(app.clone()),
+            http::serve::Patience::default(),
+            drained.clone(),
+        ));
+    }
     let serving =
         tokio::spawn(http::serve::serve(listener, http::router(app.clone()), http::serve::Patience::default(), drained.clone()));
 
@@ -208,14 +235,18 @@ pub async fn serve_until(
     // Refuse first, then end the streams: a reader that comes back at once must not start a turn here.
     turns.start_draining();
     app.streams.cancel();
-    let end_turns = async {
-        turns.drain(app.config.server.drain).await;
-        // Only now: turns that drain may still use them.
-        app.catalog.close().await;
-    };
+    turns
+        .drain(async {
+            tokio::select! {
+                () = tokio::time::sleep(app.config.server.drain) => tracing::warn!("the drain deadline is over"),
+                _ = signals.next() => tracing::warn!("second signal: running turns end now"),
+            }
+        })
+        .await;
     tokio::select! {
-        () = end_turns => {}
-        _ = signals.next() => tracing::warn!("second signal: ending at once"),
+        // Only now: turns that drain may still use them.
+        () = app.catalog.close() => {}
+        _ = signals.next() => tracing::warn!("one more signal: tools are not waited for"),
     }
     drained.cancel();
     // Requests that are still answered get a moment; a client that does not read must not keep the process alive.

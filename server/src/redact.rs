@@ -14,8 +14,22 @@ use crate::config::Config;
 
 /// What stands in place of a secret.
 pub const MASK: &str = "[secret]";
-/// A secret shorter than this (in bytes) is none (`none`, `ollama`), and its letters occur in ordinary text.
-pub const SECRET_BYTES: usize = 12;
+/// A secret shorter than this (in bytes) is none (`none`, `ollama`), and its letters occur in ordinary text. `turnfast check` warns of
+/// those.
+pub const SECRET_BYTES: usize = 8;
+
+/// The part of a secret's beginning, one in so many of its bytes, that may be shown before it is known whether the rest follows.
+/// Ordinary words begin like a key, and a reply must not wait for its last letters.
+const SHOWN_PART: usize = 4;
+
+/// Bytes at the end of a text that may be the beginning of a secret.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Begun {
+    /// All of them.
+    pub possible: usize,
+    /// Those that are too many to be chance; 0 or more than a quarter of the secret.
+    pub likely: usize,
+}
 
 /// Finds secrets.
 #[derive(Clone, Default)]
@@ -76,14 +90,26 @@ impl Redactor {
         }
     }
 
-    /// Bytes at the end of `text` that may be the beginning of a secret.
+    /// Where the first secret in `text` begins.
     #[must_use]
-    pub fn begun(&self, text: &str) -> usize {
-        let begun = |secret: &String| {
+    pub fn first(&self, text: &str) -> Option<usize> {
+        self.0.iter().filter_map(|secret| text.find(secret.as_str())).min()
+    }
+
+    /// What at the end of `text` may be the beginning of a secret.
+    #[must_use]
+    pub fn begun(&self, text: &str) -> Begun {
+        let mut found = Begun::default();
+        for secret in &*self.0 {
             let ends = secret.char_indices().map(|(at, _)| at).skip(1);
-            ends.filter(|&end| end <= text.len() && text.as_bytes().ends_with(&secret.as_bytes()[..end])).last()
-        };
-        self.0.iter().filter_map(begun).max().unwrap_or(0)
+            let begun = ends.filter(|&end| end <= text.len() && text.as_bytes().ends_with(&secret.as_bytes()[..end])).last();
+            let begun = begun.unwrap_or(0);
+            found.possible = found.possible.max(begun);
+            if begun > secret.len() / SHOWN_PART {
+                found.likely = found.likely.max(begun);
+            }
+        }
+        found
     }
 }
 
@@ -142,7 +168,7 @@ mod tests {
     fn what_may_become_a_secret_is_known() {
         let redactor = Redactor::new(["a-secret-of-some-length", "t-r-i-c-k-y-one"]);
         for (text, begun) in [("x a-sec", 5), ("no", 0), ("a", 1), ("secret", 1), ("a-secre", 7)] {
-            assert_eq!(redactor.begun(text), begun, "{text}");
+            assert_eq!(redactor.begun(text).possible, begun, "{text}");
         }
     }
 }

@@ -281,6 +281,49 @@ impl Browser {
         self.devtools("Network.emulateNetworkConditions", conditions).await.map(drop)
     }
 
+    /// Holds this tab's requests back whose URL fits one of `patterns` (`*` is any text), before they leave the browser.
+    ///
+    /// # Errors
+    /// The browser refuses.
+    pub async fn hold(&self, patterns: &[&str]) -> Result<()> {
+        let patterns: Vec<_> = patterns.iter().map(|pattern| json!({"urlPattern": pattern})).collect();
+        self.devtools("Fetch.enable", json!({"patterns": patterns})).await.map(drop)
+    }
+
+    /// Sends what [`Browser::hold`] held back.
+    ///
+    /// # Errors
+    /// The browser refuses.
+    pub async fn let_go(&self) -> Result<()> {
+        self.devtools("Fetch.disable", json!({})).await.map(drop)
+    }
+
+    /// Lets none of this tab's requests through whose URL fits one of `patterns` (`*` is any text); those of an earlier call are let
+    /// through again.
+    ///
+    /// # Errors
+    /// The browser refuses.
+    pub async fn block(&self, patterns: &[&str]) -> Result<()> {
+        self.devtools("Network.enable", json!({})).await?;
+        self.devtools("Network.setBlockedURLs", json!({"urls": patterns})).await.map(drop)
+    }
+
+    /// Runs `script` in every page that this tab loads from now on, before the page's own.
+    ///
+    /// # Errors
+    /// The browser refuses.
+    pub async fn before_each_page(&self, script: &str) -> Result<()> {
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": script})).await.map(drop)
+    }
+
+    /// What `script` hands to its last argument, a function.
+    ///
+    /// # Errors
+    /// The script fails, or hands nothing over within [`GUARD`].
+    pub async fn execute_async(&self, script: &str) -> Result<Value> {
+        Ok(self.web.execute_async(script, Vec::new()).await?)
+    }
+
     /// Calls a method of the DevTools protocol on this tab.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! A person's API client. It follows contract 1 and checks, on the way, what the contract says of every stream and every problem.
 
-use std::{collections::VecDeque, sync::Once};
+use std::{collections::VecDeque, fmt, sync::Once};
 
 use anyhow::{Context, Result, bail, ensure};
 use http::Method;
@@ -26,10 +26,22 @@ pub const PROJECT: &str = "demo";
 /// # Errors
 /// It cannot be built.
 pub fn http() -> Result<reqwest::Client> {
+    Ok(http_builder().build()?)
+}
+
+/// The same, with a connection of its own for every request.
+///
+/// # Errors
+/// It cannot be built.
+pub fn http_without_reuse() -> Result<reqwest::Client> {
+    Ok(http_builder().pool_max_idle_per_host(0).build()?)
+}
+
+fn http_builder() -> reqwest::ClientBuilder {
     static TLS: Once = Once::new();
     // The client wants a TLS provider although no test speaks TLS. An error says that there is one already.
     TLS.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
-    Ok(reqwest::Client::builder().no_proxy().redirect(Policy::none()).build()?)
+    reqwest::Client::builder().no_proxy().redirect(Policy::none())
 }
 
 /// A signed-in caller.
@@ -54,6 +66,18 @@ impl Client {
     #[must_use]
     pub fn with(&self, url: &str, token: &str) -> Self {
         Self { url: url.to_owned(), token: token.to_owned(), ..self.clone() }
+    }
+
+    /// The same caller, at another server.
+    #[must_use]
+    pub fn at(self, url: &str) -> Self {
+        Self { url: url.to_owned(), ..self }
+    }
+
+    /// The same caller, whose requests go another way.
+    #[must_use]
+    pub fn over(self, http: reqwest::Client) -> Self {
+        Self { http, ..self }
     }
 
     /// The same caller, whose agents are those of another project.
@@ -127,10 +151,22 @@ impl Client {
     /// # Errors
     /// It is refused.
     pub async fn push(&self) -> Result<Push> {
-        let mut push = Push { stream: EventStream::open(self.request(Method::GET, "/push")).await? };
+        self.try_push().await?.map_err(|problem| anyhow::anyhow!("refused: {problem:#?}"))
+    }
+
+    /// Follows the user's notifications, unless it is refused.
+    ///
+    /// # Errors
+    /// The connection failed, or the answer is not as the contract says.
+    pub async fn try_push(&self) -> Result<Result<Push, Problem>> {
+        let response = within("a stream", self.request(Method::GET, "/push").send()).await?;
+        if !response.status().is_success() {
+            return Ok(Err(problem(response).await?));
+        }
+        let mut push = Push { stream: EventStream::of(response)? };
         let first = push.next().await?;
         ensure!(first == PushEvent::Connected, "the first notification is {first:?}");
-        Ok(push)
+        Ok(Ok(push))
     }
 
     /// Reads a thread until `found` is content, and again only when told that it changed: a notification that is lost fails the
@@ -347,6 +383,18 @@ pub enum Attempt {
     Refused(Problem),
 }
 
+/// A stream ended before it said what was waited for.
+#[derive(Debug)]
+pub struct EndedEarly;
+
+impl fmt::Display for EndedEarly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the stream ended early")
+    }
+}
+
+impl std::error::Error for EndedEarly {}
+
 /// Sends a submit or an answer that may be refused.
 ///
 /// # Errors
@@ -366,7 +414,7 @@ impl Live {
     }
 
     async fn from(mut stream: EventStream) -> Result<Self> {
-        let first = stream.next().await?.context("the stream ended before its first event")?;
+        let first = stream.next().await?.ok_or(EndedEarly)?;
         let event: Event = serde_json::from_str(&first.data).with_context(|| first.data.clone())?;
         let Event::ExecutionStarted { execution_id, session_id, message_id, assistant_message_id } = event else {
             bail!("the first event is {}", first.data);
@@ -481,7 +529,7 @@ impl Push {
     /// # Errors
     /// The stream ended.
     pub async fn next_json(&mut self) -> Result<Value> {
-        let next = self.stream.next().await?.with_context(|| format!("`/push` ended: {:?}", self.stream.broken))?;
+        let next = self.stream.next().await?.ok_or(EndedEarly).with_context(|| format!("`/push`: {:?}", self.stream.broken))?;
         serde_json::from_str(&next.data).with_context(|| next.data.clone())
     }
 

@@ -30,6 +30,9 @@ pub struct Installation {
     config: Option<PathBuf>,
     /// Without one, SQLite in the data folder.
     database_url: Option<String>,
+    /// What its programs find in their environment.
+    env: Vec<(String, String)>,
+    hushed: bool,
 }
 
 impl Installation {
@@ -38,7 +41,7 @@ impl Installation {
     /// # Errors
     /// No folder is to be had.
     pub fn empty() -> Result<Self> {
-        Ok(Self { folder: tempfile::tempdir()?, config: None, database_url: None })
+        Ok(Self { folder: tempfile::tempdir()?, config: None, database_url: None, env: Vec::new(), hushed: false })
     }
 
     /// One with `config` as its configuration file.
@@ -49,7 +52,7 @@ impl Installation {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("turnfast.toml");
         fs::write(&path, config)?;
-        Ok(Self { folder, config: Some(path), database_url: None })
+        Ok(Self { folder, config: Some(path), database_url: None, env: Vec::new(), hushed: false })
     }
 
     /// One with project `demo`, in which `alice` is admin, `bob` member and `vera` viewer, and the agents `demo` (the demo agent),
@@ -154,6 +157,20 @@ continue_interrupted = true
         self
     }
 
+    /// The same, whose programs find that in their environment.
+    #[must_use]
+    pub fn with_env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The same, whose servers' logs are not shown when they end.
+    #[must_use]
+    pub fn hushed(mut self) -> Self {
+        self.hushed = true;
+        self
+    }
+
     /// The configuration file.
     #[must_use]
     pub fn config(&self) -> Option<&Path> {
@@ -189,6 +206,7 @@ continue_interrupted = true
         command
             .env("TURNFAST_TEST_PROVIDER_KEY", PROVIDER_KEY)
             .env("TURNFAST_TEST_MCP_TOKEN", MCP_TOKEN)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
             .current_dir(self.folder.path());
         Ok(command)
     }
@@ -262,9 +280,18 @@ continue_interrupted = true
     }
 
     async fn started(&self, command: Command) -> Result<Server> {
-        let mut process = Process::start(command, self.folder.path().join("stderr"))?;
+        let mut process = Process::start(command, self.log_path())?;
+        if self.hushed {
+            process.hush();
+        }
         let url = process.line("the ready line", |line| line.strip_prefix("turnfast listening on ").map(str::to_owned)).await?;
         Ok(Server { process, url })
+    }
+
+    /// What all servers on it have logged.
+    #[must_use]
+    pub fn log_path(&self) -> PathBuf {
+        self.folder.path().join("stderr")
     }
 
     /// The folder that everything lies in.
@@ -334,6 +361,22 @@ impl Server {
     /// It has ended already.
     pub fn ask_to_end(&self) -> Result<()> {
         self.process.ask_to_end()
+    }
+
+    /// Sends it a signal, by its name without `SIG`.
+    ///
+    /// # Errors
+    /// It has ended already, or takes no such signal.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        self.process.signal(name)
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn end(&mut self) -> Result<Option<ExitStatus>> {
+        self.process.end()
     }
 
     /// Waits until it has ended.

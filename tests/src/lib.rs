@@ -11,6 +11,7 @@
 //! | [`mcp`] | an MCP server with tools that fail in every way |
 //! | [`browser`] | a browser and what a person does with it |
 //! | [`walks`] | random sequences of what people do, against a server that dies in between |
+//! | [`chaos`] | three servers, one database, many clients, and all that can go wrong between them |
 //! | [`bench`] | what is measured, and against which bounds |
 //! | [`process`] | programs that are started, watched and killed |
 //!
@@ -18,8 +19,10 @@
 
 pub mod bench;
 pub mod browser;
+pub mod chaos;
 pub mod client;
 pub mod conformance;
+mod dice;
 pub mod installation;
 pub mod mcp;
 pub mod mutants;

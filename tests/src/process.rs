@@ -86,10 +86,26 @@ impl Process {
     /// # Errors
     /// It has ended before, or cannot be asked.
     pub fn ask_to_end(&self) -> Result<()> {
+        self.signal("TERM")
+    }
+
+    /// Sends it a signal, by its name without `SIG`.
+    ///
+    /// # Errors
+    /// It has ended before, or takes no such signal.
+    pub fn signal(&self, name: &str) -> Result<()> {
         let id = self.child.id().context("it has ended already")?;
-        let status = std::process::Command::new("sh").args(["-c", &format!("kill -TERM {id}")]).status()?;
-        anyhow::ensure!(status.success(), "kill -TERM {id}: {status}");
+        let status = std::process::Command::new("sh").args(["-c", &format!("kill -{name} {id}")]).status()?;
+        anyhow::ensure!(status.success(), "kill -{name} {id}: {status}");
         Ok(())
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn end(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
     }
 
     /// Memory that it holds (`VmRSS`), in bytes.

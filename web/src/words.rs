@@ -22,8 +22,13 @@ pub fn tool_state(call: &ToolCall) -> &'static str {
 /// What became of a reply, where that needs saying. A reply that simply ended says so by ending.
 #[must_use]
 pub fn outcome(message: &Message) -> Option<(Tone, String)> {
-    let error = message.execution_error.as_ref().map(|error| error.message.as_str());
+    let error = message.execution_error.as_ref().map(|error| plain(&error.message));
+    let error = error.as_deref();
     match message.execution_status? {
+        // Nothing else would say that there is nothing more to come.
+        ExecutionStatus::Success if message.content.is_empty() => {
+            Some((Tone::Quiet, "The model answered with nothing.".to_owned()))
+        }
         // What waits says so itself, in its card.
         ExecutionStatus::Success | ExecutionStatus::Running | ExecutionStatus::Suspended => None,
         ExecutionStatus::Error => Some((Tone::Bad, format!("This reply failed. {}", error.unwrap_or("No reason was recorded.")))),

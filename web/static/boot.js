@@ -2,20 +2,22 @@
 import init from "./turnfast.js";
 
 function say(words, button) {
+  const page = document.createElement("main");
+  page.className = "splash";
   const message = document.createElement("div");
-  message.className = "splash";
   message.setAttribute("role", "alert");
-  const text = document.createElement("p");
+  const text = document.createElement("h1");
   text.textContent = words;
   message.append(text);
+  page.append(message);
   if (button) {
     const reload = document.createElement("button");
     reload.className = "primary";
     reload.textContent = button;
     reload.addEventListener("click", () => location.reload());
-    message.append(reload);
+    page.append(reload);
   }
-  document.getElementById("app").replaceChildren(message);
+  document.getElementById("app").replaceChildren(page);
 }
 
 // A panic ends the page's program for good, and what it showed would stay and do nothing.

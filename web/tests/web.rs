@@ -123,6 +123,26 @@ fn text_that_grows_keeps_its_text_node() {
     assert_eq!(host.inner_html(), "");
 }
 
+#[wasm_bindgen_test]
+fn headings_skip_no_level_whatever_the_text_does() {
+    let outline = |text: &str| {
+        let host = render(text);
+        let headings = host.query_selector_all("h3, h4, h5, h6").unwrap();
+        let name = |at| headings.item(at).unwrap().unchecked_into::<Element>();
+        (0..headings.length()).map(|at| [name(at).local_name(), name(at).class_name()].join(".")).collect::<Vec<_>>()
+    };
+    assert_eq!(outline("### a\n\n##### b\n\n### c\n\n#### d"), ["h3.h3", "h4.h5", "h3.h3", "h4.h4"]);
+    assert_eq!(outline("## a\n\n> #### b\n\n# c\n\n- ###### d"), ["h3.h2", "h4.h4", "h3.h1", "h4.h6"]);
+    assert_eq!(outline("# 1\n## 2\n### 3\n#### 4\n##### 5\n## 6").join(" "), "h3.h1 h4.h2 h5.h3 h6.h4 h6.h5 h4.h2");
+    // What a heading is below can change while it is written.
+    let host = host();
+    let mut rendered = Rendered::new(host.clone(), page());
+    for (text, last) in [("## a\n\n## b", "h3"), ("# a\n\n## b", "h4"), ("### a\n\n## b", "h3")] {
+        rendered.show(&parse(text), 0);
+        assert_eq!(host.last_element_child().unwrap().local_name(), last, "{text}");
+    }
+}
+
 /// A mount, and the actions that its listeners asked for.
 fn mount() -> (Element, Mount<&'static str>, Rc<RefCell<Vec<&'static str>>>) {
     let (host, acted) = (host(), Rc::<RefCell<Vec<&'static str>>>::default());

@@ -14,10 +14,14 @@ use crate::{
 };
 
 /// Builds the release binary.
-pub(crate) fn release(repo: &Repo) -> Result<ExitCode> {
+pub(crate) fn release(repo: &Repo, otel: bool) -> Result<ExitCode> {
     web::build(repo)?;
     say("building the server (release)");
-    run(&mut repo.cargo(["build", "--release", "--package", "turnfast"]))?;
+    let mut build = repo.cargo(["build", "--release", "--package", "turnfast"]);
+    if otel {
+        build.args(["--features", "otel"]);
+    }
+    run(&mut build)?;
     say(&format!("done: {}", repo.target("release/turnfast").display()));
     Ok(ExitCode::SUCCESS)
 }
@@ -49,13 +53,49 @@ pub(crate) fn conformance(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
 /// Builds the release binary and what measures it, and becomes the latter.
 pub(crate) fn bench(repo: &Repo, repetitions: usize) -> Result<ExitCode> {
     install::postgres()?;
-    release(repo)?;
+    release(repo, false)?;
     say("building what measures it");
     run(&mut repo.cargo(["build", "--workspace", "--bin", "turnfast-bench", "--bin", "turnfast-test-provider"]))?;
     let mut bench = repo.program(repo.target("debug/turnfast-bench"));
     bench.args(["reliability", "--repetitions", &repetitions.to_string()]);
     bench.env("TURNFAST_BIN", repo.target("release/turnfast"));
     bench.env("TURNFAST_TEST_PROVIDER_BIN", repo.target("debug/turnfast-test-provider"));
+    become_program(bench)
+}
+
+/// Builds the server as tests run it and what drives it into chaos, and becomes the latter.
+pub(crate) fn chaos(repo: &Repo, minutes: u64, seed: Option<u64>) -> Result<ExitCode> {
+    install::postgres()?;
+    install::faketime();
+    say("building the server and what strikes it");
+    let programs = ["turnfast", "turnfast-chaos", "turnfast-test-provider"].map(|name| format!("--bin={name}"));
+    run(repo.cargo(["build", "--workspace"]).args(programs))?;
+    let mut chaos = repo.program(repo.target("debug/turnfast-chaos"));
+    chaos.args(["--minutes", &minutes.to_string()]);
+    if let Some(seed) = seed {
+        chaos.args(["--seed", &seed.to_string()]);
+    }
+    chaos.env("TURNFAST_BIN", repo.target("debug/turnfast"));
+    chaos.env("TURNFAST_TEST_PROVIDER_BIN", repo.target("debug/turnfast-test-provider"));
+    become_program(chaos)
+}
+
+/// Builds the page, the server as tests run it and what measures the page, and becomes the latter.
+pub(crate) fn bench_page(repo: &Repo) -> Result<ExitCode> {
+    install::browser()?;
+    web::build(repo)?;
+    run(&mut repo.cargo([
+        "build",
+        "--workspace",
+        "--bin",
+        "turnfast",
+        "--bin",
+        "turnfast-bench",
+        "--bin",
+        "turnfast-test-provider",
+    ]))?;
+    let mut bench = repo.program(repo.target("debug/turnfast-bench"));
+    bench.arg("page");
     become_program(bench)
 }
 

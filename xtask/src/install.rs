@@ -64,6 +64,18 @@ pub(crate) fn postgres() -> Result<()> {
     packages("install the PostgreSQL server (Debian: apt-get install postgresql)", &["postgresql"])
 }
 
+/// Installs what sets a program's clock apart from the machine's, where that may be done. Chaos leaves jumps of clocks out without it,
+/// and says so.
+pub(crate) fn faketime() {
+    const WANTED: &str = "install libfaketime (Debian: apt-get install libfaketime) for jumps of clocks";
+    let there = ["x86_64-linux-gnu/faketime", "aarch64-linux-gnu/faketime", "faketime"]
+        .iter()
+        .any(|folder| Path::new("/usr/lib").join(folder).join("libfaketimeMT.so.1").is_file());
+    if !there && let Err(error) = packages(WANTED, &["libfaketime"]) {
+        say(&format!("{error:#}"));
+    }
+}
+
 /// Makes sure that there is a Node and an npm.
 ///
 /// # Errors

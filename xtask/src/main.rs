@@ -4,6 +4,7 @@
 mod build;
 mod fuzz;
 mod install;
+mod npm;
 mod package;
 mod repo;
 mod shorten;
@@ -48,17 +49,32 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
+    /// Runs three servers, one PostgreSQL and many clients while everything fails, and checks that nothing is lost.
+    Chaos {
+        /// How long; the epoch that it is in by then is finished.
+        #[arg(long, value_name = "MINUTES", default_value_t = 1)]
+        minutes: u64,
+        /// What decides what people do and what fails; another one every time unless given.
+        #[arg(long, value_name = "NUMBER")]
+        seed: Option<u64>,
+    },
     /// Measures something against its bounds.
     #[command(subcommand)]
     Bench(Bench),
     /// Builds the release binary, target/release/turnfast, with the web app inside.
-    Build,
+    Build {
+        /// With traces for OpenTelemetry.
+        #[arg(long)]
+        otel: bool,
+    },
     /// Builds the web app into target/web.
     Web,
     /// Builds the npm package into target/package.
     Package,
     /// Builds the npm package and the pages that the end-to-end tests try it with, into target/example.
     Example,
+    /// Fetches axe-core from npm into target/axe: the end-to-end tests hold every state of the page to it.
+    Axe,
     /// Writes server/openapi.json from the server's routes.
     Openapi,
     /// Makes requests up from the OpenAPI document and holds the answers of a live server to it.
@@ -71,6 +87,8 @@ enum Command {
 enum Bench {
     /// What one delta costs a front end in a short thread and in a long one.
     Client,
+    /// What a long thread costs the page, beside a short one: first paint, one delta, typing and scrolling.
+    Page,
     /// How soon other processes notice a death and a Stop, with the release binary.
     Reliability {
         /// How often each is measured.
@@ -85,12 +103,15 @@ fn main() -> ExitCode {
         Command::Serve { args } => build::serve(&repo, &args),
         Command::Test { filter } => test::everything(&repo, filter.as_deref()),
         Command::Conformance { args } => build::conformance(&repo, &args),
-        Command::Build => build::release(&repo),
+        Command::Build { otel } => build::release(&repo, otel),
         Command::Web => web::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Package => package::build(&repo).map(|()| ExitCode::SUCCESS),
         Command::Example => package::build(&repo).and_then(|()| package::example(&repo)).map(|()| ExitCode::SUCCESS),
+        Command::Chaos { minutes, seed } => build::chaos(&repo, minutes, seed),
+        Command::Axe => npm::axe(&repo).map(|()| ExitCode::SUCCESS),
         Command::Bench(Bench::Reliability { repetitions }) => build::bench(&repo, repetitions),
         Command::Bench(Bench::Client) => package::bench(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Bench(Bench::Page) => build::bench_page(&repo),
         Command::Openapi => build::openapi(&repo),
         Command::Fuzz => {
             repo::run(&mut build::dev_server(&repo))?;

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
-    install,
+    npm,
     repo::{Repo, run, say},
     types, web,
 };
@@ -43,7 +43,6 @@ pub(crate) fn build(repo: &Repo) -> Result<()> {
 
 /// Builds `target/example`: the pages that the browser tests open (in `dist`), and what runs in Node.
 pub(crate) fn example(repo: &Repo) -> Result<()> {
-    install::node()?;
     let folder = repo.target("example");
     for part in ["src", "package"] {
         let copy = folder.join(part);
@@ -123,21 +122,11 @@ fn readme(repo: &Repo) -> Result<String> {
     Ok(code.to_owned())
 }
 
-/// Installs what `package.json` names, unless it is there. The package itself is linked to, so that a new build of it is there at once.
+/// Installs what the example's `package.json` names. The package itself is linked to, so that a new build of it is there at once.
 fn install(repo: &Repo, folder: &Path) -> Result<()> {
     let manifest = String::from_utf8(read(&folder.join("package.json"))?)?;
     let package = repo.target("package").display().to_string();
-    let manifest = manifest.replace("file:../../target/package", &format!("file:{package}"));
-    let stamp = folder.join("node_modules/.installed");
-    write(&folder.join("package.json"), manifest.as_bytes())?;
-    if fs::read_to_string(&stamp).is_ok_and(|text| text == manifest) {
-        return Ok(());
-    }
-    say("installing what the example needs");
-    let flags = ["--no-audit", "--no-fund", "--no-package-lock", "--no-update-notifier", "--loglevel=error"];
-    run(Command::new("npm").current_dir(folder).arg("install").args(flags))
-        .context("React and others come from npm's registry")?;
-    write(&stamp, manifest.as_bytes())
+    npm::install(folder, &manifest.replace("file:../../target/package", &format!("file:{package}")))
 }
 
 fn read(path: &PathBuf) -> Result<Vec<u8>> {

@@ -51,8 +51,15 @@ impl Repo {
     }
 
     /// Cargo with `args`, with the same build folder as this program.
+    ///
+    /// What `cargo xtask` told this program about its own package is not passed on: build scripts that look at it (ring's does) would
+    /// take it for a change, and half of the dependencies would be compiled again whenever a person used cargo without `xtask`.
     pub(crate) fn cargo<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = self.program(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_package)) {
+            command.env_remove(name);
+        }
         command.env("CARGO_TARGET_DIR", &self.target).args(args);
         command
     }

@@ -4,15 +4,19 @@
 //! that features do not differ between them, and the web app is built before the server that carries it.
 
 use std::{
+    env,
     io::{BufRead, BufReader},
+    num::NonZero,
     path::Path,
     process::{Command, ExitCode, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    build, fuzz, install, package,
+    build, fuzz, install, npm, package,
     repo::{self, Repo, WASM},
     size, web,
 };
@@ -27,13 +31,18 @@ struct Tally {
     failed: u64,
     /// Steps with a failure in them.
     failures: Vec<&'static str>,
+    /// How long each step took.
+    times: Vec<(&'static str, Duration)>,
 }
 
 impl Tally {
     /// A step that counts as one.
     fn check(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) {
         heading(name);
-        match step() {
+        let begun = Instant::now();
+        let outcome = step();
+        self.times.push((name, begun.elapsed()));
+        match outcome {
             Ok(()) => self.passed += 1,
             Err(error) => self.failure(name, 1, &error),
         }
@@ -42,6 +51,7 @@ impl Tally {
     /// A step whose tests count one by one.
     fn tests(&mut self, name: &'static str, must_find: bool, commands: impl IntoIterator<Item = Command>) {
         heading(name);
+        let begun = Instant::now();
         let (mut found, mut complete) = (0, true);
         for mut command in commands {
             let (counts, outcome) = run_tests(&mut command);
@@ -53,6 +63,7 @@ impl Tally {
                 self.failure(name, counts.failed.max(1), &error);
             }
         }
+        self.times.push((name, begun.elapsed()));
         if found == 0 && complete && must_find {
             self.failure(name, 1, &anyhow::anyhow!("no test was found"));
         }
@@ -93,6 +104,7 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
     tally.check("web app", || web::build(repo));
     tally.check("npm package", || package::build(repo));
     tally.check("example of the npm package", || package::example(repo));
+    tally.check("axe-core", || npm::axe(repo));
     if all {
         tally.check("page size", || match size::check(repo)? {
             code if code == ExitCode::SUCCESS => Ok(()),
@@ -100,6 +112,10 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         });
         tally.check("lints", || {
             run(repo.cargo(["clippy", "--workspace", "--keep-going", "--all-targets", "--", "--deny", "warnings"]))
+        });
+        // As it is released: the tests have the server with every feature.
+        tally.check("lints (server without features)", || {
+            run(repo.cargo(["clippy", "--package", "turnfast", "--bins", "--", "--deny", "warnings"]))
         });
         tally.check("lints (browser)", || {
             let mut clippy = repo.cargo(["clippy", "--keep-going", "--target", WASM, "--all-targets"]);
@@ -118,12 +134,21 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
     if all {
         tally.check("answers and their document", || fuzz::run_against_server(repo));
     }
+    if all {
+        install::faketime();
+    }
     let mut end_to_end = cargo_test(&["--test", "*"]);
+    if env::var_os("RUST_TEST_THREADS").is_none() {
+        // They wait for servers, browsers and timers more than they compute.
+        let threads = 2 * thread::available_parallelism().map_or(2, NonZero::get);
+        end_to_end.env("RUST_TEST_THREADS", threads.to_string());
+    }
     end_to_end
         .env("TURNFAST_BIN", repo.target("debug/turnfast"))
         .env("TURNFAST_TEST_PROVIDER_BIN", repo.target("debug/turnfast-test-provider"))
         .env("TURNFAST_TEST_MCP_BIN", repo.target("debug/turnfast-test-mcp"))
         .env("TURNFAST_EXAMPLE", repo.target("example"))
+        .env("TURNFAST_AXE", repo.target("axe"))
         .env("TURNFAST_SCREENSHOTS", repo.target("screenshots"));
     tally.tests("end-to-end tests", all, [end_to_end]);
 
@@ -133,6 +158,10 @@ pub(crate) fn everything(repo: &Repo, filter: Option<&str>) -> Result<ExitCode> 
         tally.tests("conformance", true, [suite]);
     }
 
+    println!("\n==> time");
+    for (name, time) in &tally.times {
+        println!("{:>6} s  {name}", time.as_secs());
+    }
     println!();
     if !tally.failures.is_empty() {
         println!("failed: {}", tally.failures.join(", "));

@@ -32,6 +32,8 @@ pub(super) struct Push {
     timers: RefCell<Few<EffectId, Timeout>>,
     lock: RefCell<Option<Rc<LockRequest>>>,
     listeners: RefCell<Vec<Listener>>,
+    /// The page was left. It may come back as it is, from the browser's back/forward cache.
+    left: Cell<bool>,
     pub(super) events: Subscribers<PushEvent>,
     pub(super) occasions: Subscribers<Occasion>,
     /// The connection broke, or was refused.
@@ -79,16 +81,37 @@ impl Push {
             timers: RefCell::default(),
             lock: RefCell::default(),
             listeners: RefCell::default(),
+            left: Cell::new(false),
             events: Subscribers::new(),
             occasions: Subscribers::new(),
             lost: Subscribers::new(),
         });
         push.listen();
-        let channel = push.scope.locks().and_then(|_| push.open_channel());
-        let shared = channel.is_some();
-        push.channel.replace(channel);
-        push.input(Input::Started { shared });
+        push.begin();
         push
+    }
+
+    fn begin(self: &Rc<Self>) {
+        let channel = self.scope.locks().and_then(|_| self.open_channel());
+        let shared = channel.is_some();
+        self.channel.replace(channel);
+        self.input(Input::Started { shared });
+    }
+
+    /// Gives everything back that another tab may need, or that would keep the page out of the back/forward cache.
+    fn page_left(self: &Rc<Self>) {
+        self.left.set(true);
+        self.input(Input::Stopped);
+        if let Some((channel, _)) = self.channel.take() {
+            channel.close();
+        }
+    }
+
+    fn page_shown(self: &Rc<Self>) {
+        if self.left.replace(false) {
+            self.begin();
+        }
+        self.visibility_changed();
     }
 
     fn listen(self: &Rc<Self>) {
@@ -105,7 +128,8 @@ impl Push {
         if let Some(document) = self.scope.page() {
             listeners.push(Listener::new(&document, "visibilitychange", on(self, Self::visibility_changed)));
         }
-        listeners.push(Listener::new(scope, "pageshow", on(self, Self::visibility_changed)));
+        listeners.push(Listener::new(scope, "pageshow", on(self, Self::page_shown)));
+        listeners.push(Listener::new(scope, "pagehide", on(self, Self::page_left)));
         listeners.push(Listener::new(
             scope,
             "online",

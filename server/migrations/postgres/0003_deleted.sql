@@ -10,3 +10,6 @@ CREATE TABLE deleted_messages (
     execution_id UUID NOT NULL,
     PRIMARY KEY (owner_id, id)
 );
+
+-- The order in which questions of one message were asked.
+ALTER TABLE suspensions ADD COLUMN position BIGINT NOT NULL DEFAULT 0;

@@ -10,3 +10,6 @@ CREATE TABLE deleted_messages (
     execution_id TEXT NOT NULL,
     PRIMARY KEY (owner_id, id)
 ) STRICT, WITHOUT ROWID;
+
+-- The order in which questions of one message were asked.
+ALTER TABLE suspensions ADD COLUMN position INTEGER NOT NULL DEFAULT 0;

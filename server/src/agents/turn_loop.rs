@@ -25,6 +25,7 @@ use futures::{
     stream::{BoxStream, SelectAll},
 };
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 use turnfast_shared::{
     Event, Part, ToolState,
     event::{Suspension, Usage},
@@ -39,7 +40,7 @@ use super::{
     model::{FinishReason, Model, ModelEvent, ModelRequest, ToolDefinition},
     tools::{Tool, ToolContext, ToolEvent, ToolSource},
 };
-use crate::clock;
+use crate::{SPANS, clock};
 
 /// Steps that one run of an agent may take.
 pub const STEPS_PER_RUN: u32 = 50;
@@ -199,7 +200,7 @@ impl Run {
             let mut parts = PartIds::default();
             let mut buffer = Vec::new();
 
-            let Left { mut settled, approved, waiting } = left_open(&so_far, answers);
+            let Left { mut settled, approved, waiting, words } = left_open(&so_far, answers);
             for (call, outcome) in &settled {
                 yield result_event(call, outcome);
             }
@@ -220,6 +221,7 @@ impl Run {
             }
             let settled = settled.into_iter().map(|(call, outcome)| (call.id, outcome)).collect();
             conversation::push_so_far(&mut conversation, &so_far, &settled);
+            conversation.extend(words.into_iter().map(Item::person));
             let resumed = !so_far.is_empty();
             drop(so_far);
 
@@ -352,11 +354,13 @@ struct Left {
     settled: Vec<(CallRef, Outcome)>,
     approved: Vec<CallRef>,
     waiting: Vec<(CallRef, Option<SuspendPayload>)>,
+    /// What people said along with an approval. The model hears it behind the results.
+    words: Vec<String>,
 }
 
 fn left_open(so_far: &[Part], answers: Vec<(String, ResumeData)>) -> Left {
     let mut answers: HashMap<String, ResumeData> = answers.into_iter().collect();
-    let mut left = Left { settled: Vec::new(), approved: Vec::new(), waiting: Vec::new() };
+    let mut left = Left { settled: Vec::new(), approved: Vec::new(), waiting: Vec::new(), words: Vec::new() };
     for call in so_far.iter().filter_map(Part::as_tool_call) {
         let ToolCall { tool_call_id: id, tool_name: name, input, .. } = call;
         let reference = CallRef { id: id.clone(), name: name.clone(), input: input.clone() };
@@ -373,16 +377,17 @@ fn left_open(so_far: &[Part], answers: Vec<(String, ResumeData)>) -> Left {
                         left.waiting.push((reference, call.suspend_payload.clone()));
                         continue;
                     }
-                    Some(ResumeData::Approval { approved: true, .. }) => {
+                    Some(ResumeData::Approval { approved: true, reason }) => {
+                        if let Some(reason) = stated(reason.as_deref()) {
+                            left.words.push(format!("(I allowed the call of {name} and say: {reason})"));
+                        }
                         left.approved.push(reference);
                         continue;
                     }
-                    Some(ResumeData::Approval { approved: false, reason }) => {
-                        Outcome::error(match reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty()) {
-                            Some(reason) => format!("Denied by the user: {reason}"),
-                            None => "Denied by the user.".to_owned(),
-                        })
-                    }
+                    Some(ResumeData::Approval { approved: false, reason }) => Outcome::error(match stated(reason.as_deref()) {
+                        Some(reason) => format!("Denied by the user: {reason}"),
+                        None => "Denied by the user.".to_owned(),
+                    }),
                     Some(ResumeData::Answer { answer }) => Outcome::ok(json!({"answer": answer})),
                 }
             }
@@ -390,6 +395,11 @@ fn left_open(so_far: &[Part], answers: Vec<(String, ResumeData)>) -> Left {
         left.settled.push((reference, outcome));
     }
     left
+}
+
+/// A reason, where there is one.
+fn stated(reason: Option<&str>) -> Option<&str> {
+    reason.map(str::trim).filter(|reason| !reason.is_empty())
 }
 
 /// Text that is no JSON is recorded as a JSON string, so that a person can see it.
@@ -568,9 +578,10 @@ fn run_call(tool: Arc<dyn Tool>, call: CallRef, scope: Scope) -> BoxStream<'stat
             tool_name: call.name.clone(),
             start_time: clock::now(),
         });
+        let span = tracing::debug_span!(target: SPANS, "tool call", tool = call.name);
         let mut events = tool.call(call.input.clone(), ToolContext { call_id: call.id.clone(), scope });
         let mut outcome = Outcome::error("The tool ended without a result.");
-        while let Some(event) = events.next().await {
+        while let Some(event) = events.next().instrument(span.clone()).await {
             match event {
                 ToolEvent::Child { task_path, event } => yield Progress::Event(Event::SubagentChunk {
                     parent_tool_call_id: call.id.clone(),

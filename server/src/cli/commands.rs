@@ -291,8 +291,9 @@ fn read_password() -> Result<String, Failure> {
     if text.is_empty() {
         return Err(Failure::new("the password on standard input is empty"));
     }
-    if text.len() as u64 > MAX_PASSWORD || text.contains('\n') {
-        return Err(Failure::new(format!("a password is one line of at most {MAX_PASSWORD} bytes")));
+    // Sign-in takes no NUL: no text of people has one.
+    if text.len() as u64 > MAX_PASSWORD || text.contains(['\n', '\0']) {
+        return Err(Failure::new(format!("a password is one line of at most {MAX_PASSWORD} bytes without NUL")));
     }
     if text.chars().count() < 8 {
         note("warning: this password has fewer than 8 characters");

@@ -14,7 +14,7 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand, builder::BoolishValueParser};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 use turnfast_shared::Millis;
 use uuid::Uuid;
 
@@ -179,8 +179,15 @@ pub fn main() -> ExitCode {
             return u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
         }
     };
-    log_to_stderr();
     let serves = matches!(cli.command, Command::Serve { .. });
+    // Held to the end: then what is not sent yet is.
+    let _traces = match log_to_stderr(serves) {
+        Ok(traces) => traces,
+        Err(why) => {
+            report(&Failure::new(why), false);
+            return ExitCode::FAILURE;
+        }
+    };
     match run(cli) {
         Ok(output) => print(&output),
         Err(failure) => {
@@ -264,8 +271,15 @@ fn note(text: &str) {
 /// in `turnfast::agents::mcp`. PostgreSQL notes at each start that the table of migrations is there.
 const LOG: &str = "info,rmcp=off,sqlx::postgres::notice=warn";
 
-/// `TURNFAST_LOG` takes filters as in `info,turnfast=debug`.
-fn log_to_stderr() {
+/// Where spans go, as long as it lives.
+#[cfg(feature = "otel")]
+type Traces = Option<crate::telemetry::Exporting>;
+/// Where spans go: nowhere.
+#[cfg(not(feature = "otel"))]
+struct Traces;
+
+/// `TURNFAST_LOG` takes filters as in `info,turnfast=debug`. Whoever `serves` is traced, where that is built in and asked for.
+fn log_to_stderr(serves: bool) -> Result<Traces, String> {
     let wanted = std::env::var("TURNFAST_LOG").ok().filter(|wanted| !wanted.trim().is_empty());
     let (filter, bad) = match wanted.map(EnvFilter::try_new) {
         Some(Ok(filter)) => (filter, false),
@@ -274,13 +288,19 @@ fn log_to_stderr() {
     };
     // A line that cannot be written, on a full disk for instance, is lost. Said on stderr, as it would be, it would end the task that
     // logs: `eprintln!` panics where stderr takes nothing.
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(LogWriter::default).log_internal_errors(false);
-    if io::stderr().is_terminal() {
-        builder.init();
-    } else {
-        builder.json().flatten_event(true).init();
-    }
+    let lines = tracing_subscriber::fmt::layer().with_writer(LogWriter::default).log_internal_errors(false);
+    let lines = if io::stderr().is_terminal() { lines.boxed() } else { lines.json().flatten_event(true).boxed() };
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter));
+    #[cfg(feature = "otel")]
+    let (subscriber, traces) = {
+        let (layer, traces) = serves.then(crate::telemetry::layer).transpose()?.flatten().unzip();
+        (subscriber.with(layer), traces)
+    };
+    #[cfg(not(feature = "otel"))]
+    let (traces, _) = (Traces, serves);
+    subscriber.init();
     if bad {
         tracing::warn!("TURNFAST_LOG is no filter such as info,turnfast=debug; logging at info");
     }
+    Ok(traces)
 }

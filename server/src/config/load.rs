@@ -19,6 +19,7 @@ use super::{
     fields::{At, Fields, Source},
     is_user_name,
 };
+use crate::redact::SECRET_BYTES;
 
 /// What the command line and the environment say. Each one given wins over the file.
 #[derive(Clone, Debug, Default)]
@@ -209,9 +210,6 @@ impl Reader<'_, '_> {
             }
         }
         server.metrics_listen = self.address(&mut fields, "metrics_listen");
-        if let Some(listen) = fields.value("metrics_listen") {
-            self.source.warn(listen.span().start, "`metrics_listen`: this version has no metrics");
-        }
         fields.finish(self.source);
         server
     }
@@ -375,7 +373,7 @@ impl Reader<'_, '_> {
             match value.get_ref().as_str().filter(|text| name_is_good && !text.contains('\0')) {
                 Some(text) => {
                     let source = self.secret_source(text);
-                    self.warn_if_missing(value.span().start, name.get_ref(), title, source.as_ref());
+                    self.warn_of_secret(value.span().start, name.get_ref(), title, source.as_ref());
                     let value = match source {
                         Some(source) => EnvValue::Secret(source),
                         None => EnvValue::Plain(text.to_owned()),
@@ -589,13 +587,23 @@ impl Reader<'_, '_> {
             let message = format!("`{key}` takes env:NAME or file:PATH; a secret itself does not belong into this file");
             self.source.wrong(text.at, message);
         }
-        self.warn_if_missing(text.at, key, fields.title(), source.as_ref());
+        self.warn_of_secret(text.at, key, fields.title(), source.as_ref());
         source
     }
 
-    fn warn_if_missing(&mut self, at: usize, key: &str, title: &str, source: Option<&SecretSource>) {
-        if let Some(SecretSource::Missing(place)) = source {
-            self.source.warn(at, format!("`{key}` of {title} has no secret: nothing found at {place}"));
+    fn warn_of_secret(&mut self, at: usize, key: &str, title: &str, source: Option<&SecretSource>) {
+        match source {
+            Some(SecretSource::Missing(place)) => {
+                self.source.warn(at, format!("`{key}` of {title} has no secret: nothing found at {place}"));
+            }
+            Some(SecretSource::Present(secret)) if secret.expose().len() < SECRET_BYTES => {
+                let message = format!(
+                    "`{key}` of {title} has fewer than {SECRET_BYTES} bytes: it looks like a word, and is not kept out of what is recorded \
+                     and shown"
+                );
+                self.source.warn(at, message);
+            }
+            Some(SecretSource::Present(_)) | None => {}
         }
     }
 

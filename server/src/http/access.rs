@@ -12,6 +12,7 @@ use crate::{
     auth::{Caller, Scope},
     config::Project,
     store::turns::ThreadKey,
+    turns::Refused,
 };
 
 /// An agent that the caller may use, with the scope that the route takes.
@@ -23,6 +24,8 @@ pub struct AgentAccess<'a> {
     pub project: &'a Project,
     /// The agent.
     pub entry: &'a Entry,
+    /// Whether the caller may read threads, too.
+    pub reads: bool,
 }
 
 impl AgentAccess<'_> {
@@ -30,6 +33,16 @@ impl AgentAccess<'_> {
     #[must_use]
     pub fn thread(&self, thread: ThreadId) -> ThreadKey {
         ThreadKey { project: self.project.id.clone(), agent: self.entry.agent.id.clone(), thread, owner: self.user }
+    }
+
+    /// Why a request was refused, as far as the caller may know: what runs in a thread is for those who may read it.
+    #[must_use]
+    pub fn refusal(&self, refused: Refused) -> ApiError {
+        let mut error = ApiError::from(refused);
+        if !self.reads {
+            error.0.active_execution_id = None;
+        }
+        error
     }
 }
 
@@ -49,7 +62,8 @@ pub fn project<'a>(app: &'a App, caller: &Caller, project: &str, scope: Scope) -
 pub fn agent<'a>(app: &'a App, caller: &Caller, project: &str, agent: &str, scope: Scope) -> Result<AgentAccess<'a>, ApiError> {
     let project = self::project(app, caller, project, scope)?;
     let entry = agent.parse().ok().and_then(|id| app.catalog.agent(&project.id, &id)).ok_or_else(ApiError::not_found)?;
-    Ok(AgentAccess { user: caller.user, project, entry })
+    let reads = caller.admit(&app.config, &project.id.to_string(), Scope::AgentRead).is_ok();
+    Ok(AgentAccess { user: caller.user, project, entry, reads })
 }
 
 /// Whether the Agents feature is on.

@@ -84,7 +84,8 @@ pub async fn logout(State(app): State<Arc<App>>, caller: Caller) -> Result<Respo
 
 /// Signs in with a one-time link
 ///
-/// A person follows it, so whatever comes of it is a page. HEAD uses nothing up: it is how programs look at links.
+/// A person follows it, so whatever comes of it is a page. HEAD uses nothing up, and neither does a browser that fetches pages in
+/// advance: that is how programs look at links.
 #[utoipa::path(get, path = "/auth/link/{token}", tag = "auth",
     params(("token" = String, Path, description = "The secret of the link.")),
     responses((status = 303, description = "To the page: signed in, or with `?signin=expired`.", headers(("Location" = String), ("Set-Cookie" = String, description = "The session.")))),
@@ -92,10 +93,15 @@ pub async fn logout(State(app): State<Arc<App>>, caller: Caller) -> Result<Respo
 pub async fn link(
     State(app): State<Arc<App>>,
     method: Method,
+    headers: HeaderMap,
     token: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     if method == Method::HEAD {
         return Ok(see_other("/"));
+    }
+    if is_in_advance(&headers) {
+        // Not kept by a browser, which asks again when the person follows the link.
+        return Ok(no_store(StatusCode::SERVICE_UNAVAILABLE));
     }
     let signed_in = match token {
         Ok(Path(token)) => app.auth.redeem_link(&token).await?,
@@ -104,6 +110,12 @@ pub async fn link(
     let Some(signed_in) = signed_in else { return Ok(see_other("/?signin=expired")) };
     let cookie = set_cookie(&app.config, signed_in.session.expose(), COOKIE_AGE)?;
     Ok(([(header::SET_COOKIE, cookie)], see_other("/")).into_response())
+}
+
+/// Whether a browser fetches a page that nobody has asked for yet.
+fn is_in_advance(headers: &HeaderMap) -> bool {
+    let says = |name| headers.get_all(name).iter().any(|value| value.to_str().is_ok_and(|value| value.contains("prefetch")));
+    says("sec-purpose") || says("purpose")
 }
 
 fn answer(caller: Caller) -> Response {

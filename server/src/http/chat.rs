@@ -98,7 +98,8 @@ pub async fn submit(
             attachments,
             engine,
         })
-        .await?;
+        .await
+        .map_err(|refused| agent.refusal(refused))?;
     Ok(sse::response(&app, &caller, stream))
 }
 
@@ -139,7 +140,8 @@ pub async fn resume(
             answer: request.resume_data,
             engine,
         })
-        .await?;
+        .await
+        .map_err(|refused| agent.refusal(refused))?;
     Ok(sse::response(&app, &caller, stream))
 }
 

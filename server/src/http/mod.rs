@@ -11,6 +11,7 @@ pub mod body;
 pub mod chat;
 pub mod extract;
 pub mod health;
+pub mod metrics;
 pub mod openapi;
 pub mod path;
 pub mod problem;
@@ -24,16 +25,19 @@ use std::{any::Any, sync::Arc};
 
 use axum::{
     Router,
+    extract::{MatchedPath, Request},
     http::{HeaderValue, Uri, header},
+    middleware::Next,
     response::{IntoResponse, Response},
 };
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
+use tracing::Instrument as _;
 use turnfast_shared::Code;
 use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::problem::ApiError;
-use crate::{app::App, config::RESERVED_PROJECT_IDS};
+use crate::{SPANS, app::App, config::RESERVED_PROJECT_IDS};
 
 /// A path of the API beside those below [`RESERVED_PROJECT_IDS`]. An unknown path below one of them is a problem answer, not the page.
 const DOCUMENT: &str = "openapi.json";
@@ -67,12 +71,21 @@ fn routes() -> OpenApiRouter<Arc<App>> {
 /// Everything that the server answers.
 pub fn router(app: Arc<App>) -> Router {
     Router::from(routes())
+        .layer(axum::middleware::from_fn(query::refuse_unknown))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback_service(assets::router().layer(axum::middleware::from_fn(unknown_api_path)))
         .layer(SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))
         .layer(SetResponseHeaderLayer::if_not_present(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(axum::middleware::from_fn(traced))
         .with_state(app)
+}
+
+/// A span without what stands in the address: it may be a secret.
+async fn traced(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map_or("page", MatchedPath::as_str);
+    let span = tracing::debug_span!(target: SPANS, "http request", otel.kind = "server", method = %request.method(), route);
+    next.run(request).instrument(span).await
 }
 
 async fn method_not_allowed() -> ApiError {

@@ -13,6 +13,7 @@ use crate::{
     app::App,
     auth::Caller,
     relay::{Follower, Told},
+    turns::Refused,
 };
 
 /// Reconnects are spread over this range of milliseconds, so that a restart does not bring every browser back at once.
@@ -23,8 +24,11 @@ const RETRY_MS: std::ops::Range<u32> = 1_000..4_000;
 /// Invalidations without content, over all projects: who gets one reads. No memory: who reconnects reads.
 #[utoipa::path(get, path = "/push", tag = "notifications",
     responses((status = 200, content_type = "text/event-stream", body = PushEvent, description = "Notifications, one per `data:`, until the reader leaves.")),
-    extensions(("x-access" = json!("signed-in"))))]
+    extensions(("x-access" = json!("signed-in")), ("x-problems" = json!(["shutting_down"]))))]
 pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, ApiError> {
+    if app.turns.is_draining() {
+        return Err(Refused::ShuttingDown.into());
+    }
     // Subscribed before the answer begins: whoever sees `connected` misses nothing that is committed from then on.
     let follower = app.hub.follow(caller.user);
     let period = Duration::from_secs(KEEP_ALIVE_SECONDS);

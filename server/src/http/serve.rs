@@ -1,10 +1,23 @@
 //! Connections: accepted, served, and ended when the server goes down. A client that begins a request and does not go on with it is
 //! not waited for; answers take as long as they take.
 
-use std::{convert::Infallible, io, net::SocketAddr, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use axum::{Router, body::Body, extract::ConnectInfo};
-use http::Request;
+use bytes::Bytes;
+use http::{HeaderValue, Request, header};
+use http_body::{Body as _, Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
@@ -63,10 +76,19 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 
 async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, head: Duration, stop: CancellationToken) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let mut request = request.map(Body::new);
+        let read = Arc::new(AtomicBool::new(request.body().is_end_stream()));
+        let mut request = request.map(|body| Body::new(Noticed { body, read: Arc::clone(&read) }));
         request.extensions_mut().insert(ConnectInfo(peer));
         let answer = router.clone().oneshot(request);
-        async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+        async move {
+            let mut answer = answer.await.unwrap_or_else(|never| match never {});
+            if !read.load(Ordering::Acquire) {
+                // A refusal that did not wait for the body: the connection ends behind it, and a client that uses connections again
+                // must know.
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(answer)
+        }
     });
     let served =
         http1::Builder::new().timer(TokioTimer::new()).header_read_timeout(head).serve_connection(TokioIo::new(stream), service);
@@ -81,6 +103,33 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, head: D
     if let Err(error) = ended {
         // A client that went away, or took too long: its own affair.
         tracing::debug!(%error, %peer, "a connection ended early");
+    }
+}
+
+/// A request's body, and whether it was read to its end.
+struct Noticed {
+    body: Incoming,
+    read: Arc<AtomicBool>,
+}
+
+impl http_body::Body for Noticed {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(polled, Poll::Ready(None)) || self.body.is_end_stream() {
+            self.read.store(true, Ordering::Release);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -144,6 +193,27 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("not in time"), "{answer}");
         let whole = served.send(&format!("{ECHO}connection: close\r\n\r\n{{\"title\":\"x\"}}")).await;
         assert!(whole.starts_with("HTTP/1.1 200") && whole.ends_with("\r\n\r\nx"), "{whole}");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_ends_behind_an_answer_says_so() {
+        let served = served().await;
+        let send = |head: String, body: &'static str| {
+            let address = served.address;
+            async move {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.unwrap();
+                let mut answer = vec![0; 1_024];
+                let length = stream.read(&mut answer).await.unwrap();
+                String::from_utf8(answer[..length].to_vec()).unwrap()
+            }
+        };
+        // Refused by its type, before any of the body came.
+        let unread =
+            send("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-type: text/css\r\ncontent-length: 900000".to_owned(), "").await;
+        assert!(unread.starts_with("HTTP/1.1 415") && unread.contains("connection: close"), "{unread}");
+        let read = send(ECHO.trim_end().to_owned(), "{\"title\":\"x\"}").await;
+        assert!(read.starts_with("HTTP/1.1 200") && !read.contains("connection: close"), "{read}");
     }
 
     #[tokio::test]

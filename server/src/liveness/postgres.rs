@@ -10,7 +10,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use sqlx::{Connection as _, Executor as _, PgConnection, postgres::PgConnectOptions};
+use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::{
     sync::{Notify, watch},
     task::AbortHandle,
@@ -111,13 +111,19 @@ impl PostgresLocks {
     }
 
     async fn end_sessions_that_hold(&self, process: ProcessId) -> Result<(), StoreError> {
-        let ending = sqlx::query(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks
-             WHERE locktype = 'advisory' AND granted AND mode = 'ExclusiveLock' AND objsubid = 1
-               AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-               AND classid::bigint = ($1 >> 32) & 4294967295 AND objid::bigint = $1 & 4294967295",
-        );
-        within(ANSWER, ending.bind(lock_of(process)).execute(self.store.pool())).await.map(drop)
+        let ending = self.store.statement(move |c| {
+            Box::pin(async move {
+                let terminate = sqlx::query(
+                    "SELECT pg_terminate_backend(pid) FROM pg_locks
+                     WHERE locktype = 'advisory' AND granted AND mode = 'ExclusiveLock' AND objsubid = 1
+                       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                       AND classid::bigint = ($1 >> 32) & 4294967295 AND objid::bigint = $1 & 4294967295",
+                );
+                terminate.bind(lock_of(process)).execute(c).await?;
+                Ok(())
+            })
+        });
+        within(ANSWER, ending).await
     }
 
     async fn watch_over(self, process: ProcessId, mut listener: Listener, lost: CancellationToken) {
@@ -165,11 +171,17 @@ impl Liveness for PostgresLocks {
         let process = ProcessId::from(Uuid::now_v7());
         let listener = self.hold(process).await?;
         let listener = listener.ok_or_else(|| StoreError::Unavailable("the lock of a fresh id is taken".to_owned()))?;
-        let telling = sqlx::query("WITH it AS (INSERT INTO processes (id, started_at) VALUES ($1, $2)) SELECT pg_notify($3, '')")
-            .bind(process.0)
-            .bind(clock::now())
-            .bind(CHANNEL)
-            .execute(self.store.pool());
+        let telling = self.store.statement(move |c| {
+            Box::pin(async move {
+                sqlx::query("WITH it AS (INSERT INTO processes (id, started_at) VALUES ($1, $2)) SELECT pg_notify($3, '')")
+                    .bind(process.0)
+                    .bind(clock::now())
+                    .bind(CHANNEL)
+                    .execute(c)
+                    .await?;
+                Ok(())
+            })
+        });
         within(ANSWER, telling).await?;
         let lost = CancellationToken::new();
         let watch = tokio::spawn(self.clone().watch_over(process, listener, lost.clone()));
@@ -193,8 +205,13 @@ impl Liveness for PostgresLocks {
     }
 
     async fn known(&self) -> Result<Vec<ProcessId>, StoreError> {
-        let rows: Vec<(Uuid,)> = within(ANSWER, sqlx::query_as("SELECT id FROM processes").fetch_all(self.store.pool())).await?;
-        Ok(rows.into_iter().map(|(id,)| id.into()).collect())
+        let looking = self.store.statement(|c| {
+            Box::pin(async move {
+                let rows: Vec<(Uuid,)> = sqlx::query_as("SELECT id FROM processes").fetch_all(c).await?;
+                Ok(rows.into_iter().map(|(id,)| id.into()).collect())
+            })
+        });
+        within(ANSWER, looking).await
     }
 
     async fn arrivals(&self) {
@@ -239,8 +256,13 @@ impl Liveness for PostgresLocks {
     }
 
     async fn forget(&self, process: ProcessId) -> Result<(), StoreError> {
-        let forgetting = self.store.pool().execute(sqlx::query("DELETE FROM processes WHERE id = $1").bind(process.0));
-        within(ANSWER, forgetting).await.map(drop)
+        let forgetting = self.store.statement(move |c| {
+            Box::pin(async move {
+                sqlx::query("DELETE FROM processes WHERE id = $1").bind(process.0).execute(c).await?;
+                Ok(())
+            })
+        });
+        within(ANSWER, forgetting).await
     }
 }
 

@@ -6,11 +6,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Notify;
 use turnfast_shared::{
     api::ExecutionUpdated,
     ids::{ThreadId, UserId},
 };
+
+use crate::metrics::{Counted, Metrics};
 
 /// Threads that may wait for one follower. Beyond it the connection is cut: whoever lags that far reads everything again.
 pub const PENDING_MAX: usize = 1_024;
@@ -22,6 +25,7 @@ const NEWEST_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub struct Hub {
     state: Mutex<State>,
+    open: Gauge,
 }
 
 #[derive(Debug, Default)]
@@ -72,9 +76,16 @@ pub enum Told {
 #[derive(Debug)]
 pub struct Follower {
     slot: Arc<Slot>,
+    _counted: Counted,
 }
 
 impl Hub {
+    /// One whose followers are counted.
+    #[must_use]
+    pub fn new(metrics: &Metrics) -> Self {
+        Self { state: Mutex::default(), open: metrics.followers.clone() }
+    }
+
     /// Subscribes to what happens in a user's threads from now on.
     pub fn follow(&self, user: UserId) -> Follower {
         let slot = Arc::new(Slot::default());
@@ -84,7 +95,7 @@ impl Hub {
             !slots.is_empty()
         });
         state.followers.entry(user).or_default().push(Arc::downgrade(&slot));
-        Follower { slot }
+        Follower { slot, _counted: Counted::by(&self.open) }
     }
 
     /// Tells the owner's connections that a thread changed. Call it after the commit.

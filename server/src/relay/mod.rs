@@ -16,7 +16,10 @@ use turnfast_shared::{
 pub use hub::{Follower, Hub, PENDING_MAX, Told};
 
 use self::postgres::Post;
-use crate::store::{StoreError, postgres::PostgresStore};
+use crate::{
+    metrics::Metrics,
+    store::{StoreError, postgres::PostgresStore},
+};
 
 /// What the relay brings to this process beside notifications for its followers.
 #[async_trait::async_trait]
@@ -44,8 +47,8 @@ impl Relay {
 
     /// A relay between all processes that use the database of `store`.
     #[must_use]
-    pub fn postgres(hub: Arc<Hub>, store: &PostgresStore) -> Self {
-        Self { hub, post: Some(Post::start(store)) }
+    pub fn postgres(hub: Arc<Hub>, store: &PostgresStore, metrics: &Metrics) -> Self {
+        Self { hub, post: Some(Post::start(store, metrics.clone())) }
     }
 
     /// Brings what other processes send to the followers here and to `ears`, from now on and until [`Relay::close`].

@@ -10,8 +10,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sqlx::{PgPool, postgres::PgConnectOptions};
-use tokio::sync::Notify;
+use sqlx::postgres::PgConnectOptions;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 use turnfast_shared::{
     api::ExecutionUpdated,
@@ -20,9 +20,12 @@ use turnfast_shared::{
 use uuid::Uuid;
 
 use super::{Ears, Hub};
-use crate::store::{
-    StoreError,
-    postgres::{Listener, PostgresStore, within},
+use crate::{
+    metrics::Metrics,
+    store::{
+        StoreError,
+        postgres::{Listener, PostgresStore, within},
+    },
 };
 
 /// Where news is.
@@ -66,6 +69,8 @@ struct Outbox {
     updates: HashMap<ThreadId, Change>,
     cancels: Vec<ExecutionId>,
     everything: bool,
+    /// When the oldest of it came.
+    since: Option<Instant>,
 }
 
 /// This process's way to the others.
@@ -79,11 +84,12 @@ pub(super) struct Post {
     ended: CancellationToken,
     /// Cancelled when all is sent after that.
     sent: CancellationToken,
+    metrics: Metrics,
 }
 
 impl Post {
     /// Starts the task that sends.
-    pub(super) fn start(store: &PostgresStore) -> Arc<Self> {
+    pub(super) fn start(store: &PostgresStore, metrics: Metrics) -> Arc<Self> {
         let post = Arc::new(Self {
             me: Uuid::new_v4(),
             options: store.options().clone(),
@@ -91,8 +97,9 @@ impl Post {
             wake: Notify::new(),
             ended: CancellationToken::new(),
             sent: CancellationToken::new(),
+            metrics,
         });
-        tokio::spawn(post.clone().send(store.pool().clone()));
+        tokio::spawn(post.clone().send(store.clone()));
         post
     }
 
@@ -107,15 +114,19 @@ impl Post {
     fn put(&self, add: impl FnOnce(&mut Outbox)) {
         let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
         add(&mut outbox);
+        outbox.since.get_or_insert_with(Instant::now);
         if outbox.len() > WAITING_MAX {
-            *outbox = Outbox { everything: true, ..Outbox::default() };
+            *outbox = Outbox { everything: true, since: outbox.since, ..Outbox::default() };
         }
+        self.metrics.relay_waiting.set(i64::try_from(outbox.len()).unwrap_or(i64::MAX));
         drop(outbox);
         self.wake.notify_one();
     }
 
     fn take(&self) -> Outbox {
-        std::mem::take(&mut *self.outbox.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
+        self.metrics.relay_waiting.set(0);
+        std::mem::take(&mut *outbox)
     }
 
     /// Puts back what could not be sent, below what came meanwhile.
@@ -128,7 +139,7 @@ impl Post {
         });
     }
 
-    async fn send(self: Arc<Self>, pool: PgPool) {
+    async fn send(self: Arc<Self>, store: PostgresStore) {
         loop {
             let batch = self.take();
             if batch.len() == 0 {
@@ -143,15 +154,24 @@ impl Post {
             }
             let letters: Vec<String> =
                 batch.news().filter_map(|news| serde_json::to_string(&Letter { from: self.me, news }).ok()).collect();
-            let sending = sqlx::query("SELECT pg_notify($1, letter) FROM unnest($2::text[]) AS letter")
-                .bind(CHANNEL)
-                .bind(&letters)
-                .execute(&pool);
-            let Err(error) = within(ANSWER, sending).await else { continue };
-            if pool.is_closed() {
+            let count = letters.len();
+            let sending = store.statement(|c| {
+                Box::pin(async move {
+                    let notify = sqlx::query("SELECT pg_notify($1, letter) FROM unnest($2::text[]) AS letter");
+                    notify.bind(CHANNEL).bind(letters).execute(c).await?;
+                    Ok(())
+                })
+            });
+            let Err(error) = within(ANSWER, sending).await else {
+                if let Some(since) = batch.since {
+                    self.metrics.relay_lag.observe(since.elapsed().as_secs_f64());
+                }
+                continue;
+            };
+            if store.is_closed() {
                 return;
             }
-            tracing::warn!(%error, letters = letters.len(), "other processes are not told yet; trying again");
+            tracing::warn!(%error, letters = count, "other processes are not told yet; trying again");
             self.put_back(batch);
             tokio::time::sleep(AGAIN).await;
         }
@@ -284,7 +304,7 @@ mod tests {
     async fn process(url: &str) -> Process {
         let store = PostgresStore::open(url).await.unwrap();
         let hub = Arc::new(Hub::default());
-        let relay = Relay::postgres(hub.clone(), &store);
+        let relay = Relay::postgres(hub.clone(), &store, &Metrics::default());
         let ear = Arc::new(Ear::default());
         relay.listen(ear.clone()).await.unwrap();
         Process { relay, follower: hub.follow(user()), ear }

@@ -111,16 +111,16 @@ pub(crate) fn execution(n: u128) -> ExecutionId {
     Uuid::from_u128(0x60_000 + n).into()
 }
 
-fn flush_of(key: ThreadKey, n: u128) -> Flush {
-    Flush { execution: execution(n), process: process(1), key, parts: Vec::new(), end: None }
+pub(crate) fn flush_of(key: ThreadKey, n: u128) -> Flush {
+    Flush { execution: execution(n), process: process(1), key, parts: Vec::new(), end: None, by_survivor: false }
 }
 
-fn text_write(index: usize, segment: u32, text: &str) -> PartWrite {
+pub(crate) fn text_write(index: usize, segment: u32, text: &str) -> PartWrite {
     let data = (segment == 0).then(|| r#"{"type":"text","text":""}"#.to_owned());
     PartWrite { index, data, segment: Some((segment, text.to_owned())) }
 }
 
-fn end(status: ExecutionStatus, parts: &[Part]) -> End {
+pub(crate) fn end(status: ExecutionStatus, parts: &[Part]) -> End {
     End { status, error: None, suspensions: Vec::new(), content: Some(serde_json::to_string(parts).unwrap()), at: 99 }
 }
 
@@ -444,13 +444,14 @@ pub(crate) async fn a_stop_is_recorded_and_names_one_execution(store: S) {
 /// A suspended turn waits: it is no active execution, keeps its parts, and holds the thread.
 pub(crate) async fn a_suspension_waits_and_holds_the_thread(store: S) {
     accept(&store, key(1), 1).await;
-    suspend(&store, key(1), 1, vec![approval("c1", 1), approval("c2", 1)]).await;
+    let asked = ["c2", "c10", "c1"].map(|id| approval(id, 1));
+    suspend(&store, key(1), 1, asked.to_vec()).await;
     let snapshot = store.snapshot(&key(1), None).await.unwrap().unwrap();
     assert_eq!(snapshot.active, None);
-    assert_eq!(snapshot.suspensions, [approval("c1", 1), approval("c2", 1)]);
+    assert_eq!(snapshot.suspensions, asked, "in the order in which they were asked");
     let (_, messages) = read(&store, &key(1)).await;
     assert_eq!(messages[1].execution_status, Some(ExecutionStatus::Suspended));
-    assert_eq!(messages[1].content, [suspended_part("c1"), suspended_part("c2")]);
+    assert_eq!(messages[1].content, ["c2", "c10", "c1"].map(suspended_part));
     assert_eq!(store.admit(turn(key(1), 2)).await.unwrap(), Admission::InteractionOpen);
 }
 

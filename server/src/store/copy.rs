@@ -151,6 +151,7 @@ pub(crate) const THREAD: [Table; 7] = [
             ("state", Text),
             ("data", Text),
             ("answer", Text),
+            ("position", Integer),
         ],
         of_thread: "thread_id = {}",
     },

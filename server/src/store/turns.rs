@@ -184,7 +184,8 @@ pub struct End {
     pub at: Millis,
 }
 
-/// What one execution writes. It takes effect only while the execution is `running` and belongs to `process`.
+/// What one execution writes. It takes effect only while the execution is `running` and belongs to `process`, and where processes share
+/// a database, only until `process` is forgotten: whoever recovers it then sees all that it will ever have written.
 #[derive(Clone, Debug)]
 pub struct Flush {
     /// The execution.
@@ -197,6 +198,8 @@ pub struct Flush {
     pub parts: Vec<PartWrite>,
     /// Whether the execution ends with this.
     pub end: Option<End>,
+    /// Whether it comes from a process that recovers `process`, which was forgotten.
+    pub by_survivor: bool,
 }
 
 /// What became of a [`Flush`].

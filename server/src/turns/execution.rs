@@ -204,7 +204,7 @@ impl Execution {
             tracing::error!(execution = %self.id, %error, "a part cannot be written as JSON");
             internal_error()
         })?;
-        Ok(Flush { execution: self.id, process: self.process, key: self.key.clone(), parts, end })
+        Ok(Flush { execution: self.id, process: self.process, key: self.key.clone(), parts, end, by_survivor: false })
     }
 
     /// What a write led to: whether a Stop was asked for, or that nothing more can be written.
@@ -284,8 +284,14 @@ impl Execution {
         let (mut status, mut error) = (ExecutionStatus::Error, Some(error));
         loop {
             let end = End { status, error: error.clone(), suspensions: Vec::new(), content: None, at: clock::now() };
-            let flush =
-                Flush { execution: self.id, process: self.process, key: self.key.clone(), parts: Vec::new(), end: Some(end) };
+            let flush = Flush {
+                execution: self.id,
+                process: self.process,
+                key: self.key.clone(),
+                parts: Vec::new(),
+                end: Some(end),
+                by_survivor: false,
+            };
             let pending = self.writer.submit(flush);
             match self.written(pending, &mut flushing).await {
                 None => return,

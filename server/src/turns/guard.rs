@@ -160,7 +160,13 @@ impl Turns {
         for (flush, outcome) in flushes.into_iter().zip(outcomes) {
             // An interruption that met a Stop has not ended it; the next round does.
             let FlushOutcome::Written { revision, ended, .. } = outcome else { continue };
-            if ended {
+            if let (true, Some(end)) = (ended, &flush.end) {
+                self.metrics.ended(end.status);
+                self.metrics.recovered(if end.status == ExecutionStatus::Cancelled {
+                    Fate::Cancelled
+                } else {
+                    Fate::Interrupted
+                });
                 tracing::warn!(execution = %flush.execution, thread = %flush.key.thread, "ended an execution whose process died");
             }
             notify(&self.relay, &flush.key, Some(flush.execution), revision);
@@ -176,6 +182,7 @@ impl Turns {
         let continuation = recovery::continuation(&orphan, execution, process, clock::now());
         let ContinueOutcome::Continued { revision } = self.store.continue_orphan(continuation).await? else { return Ok(()) };
         tracing::warn!(%execution, dead = %orphan.execution, thread = %orphan.key.thread, "going on with an execution whose process died");
+        self.metrics.recovered(Fate::Continued);
         notify(&self.relay, &orphan.key, Some(execution), revision);
         let assistant_message: MessageId = orphan.message;
         let started = Started { key: orphan.key, message: assistant_message, assistant_message, answers: orphan.answers };

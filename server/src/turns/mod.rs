@@ -24,6 +24,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Instrument as _;
 use turnfast_shared::{
     Event, Message, Part,
     api::{AttachmentId, ExecutionUpdated},
@@ -41,9 +42,11 @@ use self::{
     writer::Writer,
 };
 use crate::{
+    SPANS,
     agents::{Engine, TurnInput},
     clock,
     liveness::{Claim, ClaimError, Liveness},
+    metrics::Metrics,
     relay::{Ears, Relay},
     store::{
         Store, StoreError,
@@ -154,6 +157,8 @@ pub struct Parts {
     pub continuable: Continuable,
     /// `max_running_turns_per_user`.
     pub max_running_per_user: u32,
+    /// Where it is counted.
+    pub metrics: Metrics,
 }
 
 /// The turns of this process.
@@ -172,6 +177,7 @@ pub struct Turns {
     guarding: CancellationToken,
     draining: AtomicBool,
     max_running_per_user: u32,
+    metrics: Metrics,
 }
 
 impl Turns {
@@ -181,11 +187,11 @@ impl Turns {
     /// # Errors
     /// Another process serves already and only one may, the locks cannot be used, or the database does not answer.
     pub async fn start(parts: Parts) -> Result<Arc<Self>, ClaimError> {
-        let Parts { store, relay, liveness, continuable, max_running_per_user } = parts;
+        let Parts { store, relay, liveness, continuable, max_running_per_user, metrics } = parts;
         let claim = liveness.claim().await?;
         let lost = claim.lost.clone();
         let turns = Arc::new(Self {
-            writer: Writer::start(store.clone(), relay.clone()),
+            writer: Writer::start(store.clone(), relay.clone(), metrics.clone()),
             store,
             relay,
             liveness,
@@ -196,6 +202,7 @@ impl Turns {
             guarding: CancellationToken::new(),
             draining: AtomicBool::new(false),
             max_running_per_user,
+            metrics,
         });
         turns.relay.listen(turns.clone()).await?;
         turns.recover_the_dead().await?;
@@ -460,13 +467,14 @@ impl Turns {
         self.tasks.close();
     }
 
-    /// Waits until all turns have ended, for at most `deadline`; those that still run then end `interrupted`.
-    pub async fn drain(&self, deadline: Duration) {
+    /// Waits until all turns have ended, or until `deadline`; those that still run then end `interrupted`.
+    pub async fn drain(&self, deadline: impl Future<Output = ()>) {
         self.start_draining();
-        if tokio::time::timeout(deadline, self.tasks.wait()).await.is_ok() {
-            return;
+        tokio::select! {
+            () = self.tasks.wait() => return,
+            () = deadline => {}
         }
-        tracing::warn!(running = self.registry.len(), "the drain deadline is over; ending what still runs");
+        tracing::warn!(running = self.registry.len(), "ending what still runs");
         self.registry.cancel_all(Reason::Shutdown);
         if tokio::time::timeout(LAST_WORDS, self.tasks.wait()).await.is_err() {
             tracing::error!("some turns could not record their end; the next start marks them interrupted");
@@ -563,6 +571,9 @@ impl Accepted {
         };
         let attachments =
             if self.engine.reads_attachments() { read_attachments(&*store, key.thread, &history).await } else { HashMap::new() };
+        let span = tracing::debug_span!(
+            target: SPANS, "turn", project = %key.project, agent = %key.agent, thread = %key.thread, execution = %self.execution
+        );
         let engine = self.engine.start(TurnInput {
             project: key.project.clone(),
             agent: key.agent.clone(),
@@ -586,7 +597,7 @@ impl Accepted {
             untold: Vec::new(),
             newly_suspended: Vec::new(),
         };
-        execution.run(engine).await;
+        execution.run(engine).instrument(span).await;
     }
 }
 

@@ -59,6 +59,7 @@ pub fn ending(orphan: Orphan, status: ExecutionStatus, at: Millis) -> Result<Flu
         key: orphan.key,
         parts: Vec::new(),
         end: Some(End { status, error, suspensions: Vec::new(), content, at }),
+        by_survivor: true,
     })
 }
 

@@ -11,6 +11,7 @@ use super::*;
 use crate::{
     agents::{EventStream, TurnError},
     liveness::{Alone, PostgresLocks},
+    metrics::Metrics,
     relay::{Follower, Hub, Told},
     store::{
         postgres::{self, PostgresStore},
@@ -160,6 +161,7 @@ async fn start(
         liveness: liveness.clone(),
         continuable: Box::new(move |_, _| goes_on.load(Ordering::SeqCst).then(|| puppet.clone() as Arc<dyn Engine>)),
         max_running_per_user: 8,
+        metrics: Metrics::default(),
     };
     Turns::start(parts).await.unwrap()
 }
@@ -623,7 +625,7 @@ async fn a_stop_wins_over_a_shutdown_that_it_races() {
     let (mut live, input, _script) = world.submit(7).await;
     // Recorded, and the shutdown is quicker than its telling.
     world.store.request_stop(&key(), input.execution, 5).await.unwrap();
-    world.turns.drain(Duration::ZERO).await;
+    world.turns.drain(std::future::ready(())).await;
     let message = world.messages().await.pop().unwrap();
     assert_eq!((message.execution_status, message.execution_error), (Some(ExecutionStatus::Cancelled), None));
     assert!(matches!(live.rest().await.last(), Some(Event::Done { status: ExecutionStatus::Cancelled, .. })));
@@ -635,7 +637,7 @@ async fn draining_lets_turns_end_and_takes_no_new_ones() {
     let (mut live, _, script) = world.submit(7).await;
     let drain = tokio::spawn({
         let turns = world.turns.clone();
-        async move { turns.drain(Duration::from_secs(600)).await }
+        async move { turns.drain(std::future::pending()).await }
     });
     while !world.turns.is_draining() {
         tokio::task::yield_now().await;
@@ -654,7 +656,7 @@ async fn what_outlives_the_drain_is_interrupted_with_its_text() {
     let (_live, _, script) = world.submit(7).await;
     script.send(Ok(delta("half a"))).unwrap();
     world.until(&mut follower, |message| message.text() == "half a").await;
-    world.turns.drain(Duration::ZERO).await;
+    world.turns.drain(std::future::ready(())).await;
     let message = world.messages().await.pop().unwrap();
     assert_eq!((message.text().as_str(), message.execution_status), ("half a", Some(ExecutionStatus::Interrupted)));
     assert!(message.execution_error.is_some());

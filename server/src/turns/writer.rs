@@ -3,9 +3,15 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use tracing::Instrument as _;
 
 use crate::{
+    SPANS,
+    metrics::{Counted, Metrics},
     relay::Relay,
     store::{
         Store, StoreError,
@@ -31,6 +37,8 @@ pub type Pending = oneshot::Receiver<Result<FlushOutcome, Unwritten>>;
 struct Job {
     flush: Flush,
     asker: Asker,
+    /// Among those that wait, until it is taken.
+    _queued: Counted,
 }
 
 /// Who waits for the answer.
@@ -45,6 +53,7 @@ struct Asker {
 #[derive(Clone, Debug)]
 pub struct Writer {
     jobs: mpsc::UnboundedSender<Job>,
+    metrics: Metrics,
 }
 
 impl std::fmt::Debug for Job {
@@ -55,10 +64,11 @@ impl std::fmt::Debug for Job {
 
 impl Writer {
     /// Starts the task. It ends when the last `Writer` is gone and all is written.
-    pub fn start(store: Arc<dyn Store>, relay: Arc<Relay>) -> Self {
+    pub fn start(store: Arc<dyn Store>, relay: Arc<Relay>, metrics: Metrics) -> Self {
         let (jobs, queue) = mpsc::unbounded_channel();
-        tokio::spawn(run(store, relay, queue));
-        Self { jobs }
+        let office = Office { store, relay, metrics: metrics.clone() };
+        tokio::spawn(office.run(queue));
+        Self { jobs, metrics }
     }
 
     /// Queues a flush. The receiver fails only if the task is gone, at the end of the process.
@@ -74,58 +84,81 @@ impl Writer {
     fn queue(&self, flush: Flush, again: bool) -> Pending {
         let (reply, pending) = oneshot::channel();
         // If the task is gone, `reply` is dropped with the job, and the receiver says so.
-        let _ = self.jobs.send(Job { flush, asker: Asker { again, reply } });
+        let _ = self.jobs.send(Job { flush, asker: Asker { again, reply }, _queued: Counted::by(&self.metrics.queued) });
         pending
     }
 }
 
-async fn run(store: Arc<dyn Store>, relay: Arc<Relay>, mut queue: mpsc::UnboundedReceiver<Job>) {
-    let mut jobs = Vec::new();
-    while queue.recv_many(&mut jobs, GROUP_MAX).await > 0 {
-        let (flushes, askers): (Vec<_>, Vec<_>) = jobs.drain(..).map(|job| (job.flush, job.asker)).unzip();
-        let flushes: Arc<[Flush]> = flushes.into();
-        match store.flush(flushes.clone()).await {
-            Ok(outcomes) => {
-                for ((flush, outcome), asker) in flushes.iter().zip(outcomes).zip(askers) {
-                    report(&*store, &relay, flush, outcome, asker).await;
+/// What the task works with.
+struct Office {
+    store: Arc<dyn Store>,
+    relay: Arc<Relay>,
+    metrics: Metrics,
+}
+
+impl Office {
+    async fn run(self, mut queue: mpsc::UnboundedReceiver<Job>) {
+        let mut jobs = Vec::new();
+        while queue.recv_many(&mut jobs, GROUP_MAX).await > 0 {
+            let (flushes, askers): (Vec<_>, Vec<_>) = jobs.drain(..).map(|job| (job.flush, job.asker)).unzip();
+            let flushes: Arc<[Flush]> = flushes.into();
+            match self.write(flushes.clone()).await {
+                Ok(outcomes) => {
+                    for ((flush, outcome), asker) in flushes.iter().zip(outcomes).zip(askers) {
+                        self.report(flush, outcome, asker).await;
+                    }
+                }
+                Err(error) if flushes.len() > 1 => {
+                    // One flush must not fail its neighbours: each gets its own transaction and its own answer.
+                    tracing::warn!(%error, flushes = flushes.len(), "a group of flushes failed; writing them one by one");
+                    for (flush, asker) in flushes.iter().zip(askers) {
+                        self.write_one(flush, Asker { again: true, ..asker }).await;
+                    }
+                }
+                Err(error) => {
+                    for (flush, asker) in flushes.iter().zip(askers) {
+                        let _ = asker.reply.send(Err(Unwritten { flush: flush.clone(), error: error.clone() }));
+                    }
                 }
             }
-            Err(error) if flushes.len() > 1 => {
-                // One flush must not fail its neighbours: each gets its own transaction and its own answer.
-                tracing::warn!(%error, flushes = flushes.len(), "a group of flushes failed; writing them one by one");
-                for (flush, asker) in flushes.iter().zip(askers) {
-                    write_one(&*store, &relay, flush, Asker { again: true, ..asker }).await;
-                }
-            }
+        }
+    }
+
+    async fn write(&self, flushes: Arc<[Flush]>) -> Result<Vec<FlushOutcome>, StoreError> {
+        let begun = Instant::now();
+        let span = tracing::debug_span!(target: SPANS, "flush", flushes = flushes.len());
+        let outcomes = self.store.flush(flushes).instrument(span).await;
+        self.metrics.flush.observe(begun.elapsed().as_secs_f64());
+        if outcomes.is_err() {
+            self.metrics.flush_failures.inc();
+        }
+        outcomes
+    }
+
+    async fn write_one(&self, flush: &Flush, asker: Asker) {
+        match self.write([flush.clone()].into()).await.map(|outcomes| outcomes.first().copied()) {
+            Ok(Some(outcome)) => self.report(flush, outcome, asker).await,
+            Ok(None) => self.report(flush, FlushOutcome::Fenced, asker).await,
             Err(error) => {
-                for (flush, asker) in flushes.iter().zip(askers) {
-                    let _ = asker.reply.send(Err(Unwritten { flush: flush.clone(), error: error.clone() }));
-                }
+                let _ = asker.reply.send(Err(Unwritten { flush: flush.clone(), error }));
             }
         }
     }
-}
 
-async fn write_one(store: &dyn Store, relay: &Relay, flush: &Flush, asker: Asker) {
-    match store.flush([flush.clone()].into()).await.map(|outcomes| outcomes.first().copied()) {
-        Ok(Some(outcome)) => report(store, relay, flush, outcome, asker).await,
-        Ok(None) => report(store, relay, flush, FlushOutcome::Fenced, asker).await,
-        Err(error) => {
-            let _ = asker.reply.send(Err(Unwritten { flush: flush.clone(), error }));
+    /// The receiver may be gone: then nobody waits for the answer, and the notification goes out all the same.
+    async fn report(&self, flush: &Flush, outcome: FlushOutcome, asker: Asker) {
+        let revision = match outcome {
+            FlushOutcome::Written { revision, .. } => Some(revision),
+            // It may have been this very flush that ended the execution, at the first attempt, and then nobody was told.
+            FlushOutcome::Fenced if asker.again => self.store.revision(&flush.key).await.ok().flatten(),
+            FlushOutcome::Fenced => None,
+        };
+        if let (FlushOutcome::Written { ended: true, .. }, Some(end)) = (outcome, &flush.end) {
+            self.metrics.ended(end.status);
         }
+        if let Some(revision) = revision {
+            super::notify(&self.relay, &flush.key, Some(flush.execution), revision);
+        }
+        let _ = asker.reply.send(Ok(outcome));
     }
-}
-
-/// The receiver may be gone: then nobody waits for the answer, and the notification goes out all the same.
-async fn report(store: &dyn Store, relay: &Relay, flush: &Flush, outcome: FlushOutcome, asker: Asker) {
-    let revision = match outcome {
-        FlushOutcome::Written { revision, .. } => Some(revision),
-        // It may have been this very flush that ended the execution, at the first attempt, and then nobody was told.
-        FlushOutcome::Fenced if asker.again => store.revision(&flush.key).await.ok().flatten(),
-        FlushOutcome::Fenced => None,
-    };
-    if let Some(revision) = revision {
-        super::notify(relay, &flush.key, Some(flush.execution), revision);
-    }
-    let _ = asker.reply.send(Ok(outcome));
 }

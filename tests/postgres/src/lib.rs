@@ -27,12 +27,12 @@ pub use wire::Wire;
 /// How long a server may take to answer.
 const GUARD: Duration = Duration::from_secs(60);
 
-/// Runs the server until standard input closes, then ends it at once. `$1` is the cluster's folder, `$2` the server, the rest are its
-/// arguments. Without a word on standard input the folder goes too: whoever started this is gone.
+/// Runs the server until standard input closes, then ends it by the signal named there. `$1` is the cluster's folder, `$2` the server,
+/// the rest are its arguments. Without a word on standard input the folder goes too: whoever started this is gone.
 const WATCH: &str = r#"folder=$1; program=$2; shift 2
 "$program" "$@" </dev/null & server=$!
 word=$(cat)
-kill -QUIT $server 2>/dev/null; wait $server
+kill -"${word:-QUIT}" $server 2>/dev/null; wait $server
 [ -n "$word" ] || rm -rf "$folder""#;
 
 /// A PostgreSQL cluster.
@@ -41,6 +41,7 @@ pub struct Cluster {
     bin: PathBuf,
     folder: TempDir,
     port: u16,
+    settings: Vec<String>,
     /// The shell that ends the server.
     watch: Option<Child>,
     databases: AtomicU32,
@@ -62,10 +63,19 @@ impl Cluster {
     /// # Errors
     /// PostgreSQL is not installed, or does not start.
     pub fn start() -> Result<Self> {
+        Self::start_in(&std::env::temp_dir(), &[])
+    }
+
+    /// The same in a folder of `parent`, with more settings (`name=value`).
+    ///
+    /// # Errors
+    /// PostgreSQL is not installed, or does not start.
+    pub fn start_in(parent: &Path, settings: &[&str]) -> Result<Self> {
         let bin = programs()?;
-        let folder = tempfile::Builder::new().prefix("turnfast-pg-").tempdir()?;
+        let folder = tempfile::Builder::new().prefix("turnfast-pg-").tempdir_in(parent)?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let mut cluster = Self { bin, folder, port, watch: None, databases: AtomicU32::new(0) };
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let mut cluster = Self { bin, folder, port, settings, watch: None, databases: AtomicU32::new(0) };
         if is_root() {
             run(Command::new("chown").arg("postgres:").arg(cluster.folder.path()))?;
         }
@@ -92,7 +102,10 @@ impl Cluster {
             "max_connections=300".to_owned(),
             // The machine does not crash in a test; the server may.
             "fsync=off".to_owned(),
-        ] {
+        ]
+        .iter()
+        .chain(&self.settings)
+        {
             watch.arg("-c").arg(setting);
         }
         let log = fs::File::options().create(true).append(true).open(self.log_path())?;
@@ -100,9 +113,8 @@ impl Cluster {
         self.watch = Some(watch);
         let begun = Instant::now();
         while let Err(error) = self.sql("postgres", "SELECT 1") {
-            let ended = self.watch.as_mut().is_some_and(|watch| !matches!(watch.try_wait(), Ok(None)));
-            if ended || begun.elapsed() > GUARD {
-                bail!("PostgreSQL does not answer: {error}\n{}", fs::read_to_string(self.log_path()).unwrap_or_default());
+            if !self.is_running() || begun.elapsed() > GUARD {
+                bail!("PostgreSQL does not answer: {error}\n{}", self.log());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -111,14 +123,25 @@ impl Cluster {
 
     /// Ends the server at once, as a crash does.
     pub fn kill(&mut self) {
+        self.end("QUIT");
+    }
+
+    /// Ends the server, or only its first process, by a signal: `INT` is an orderly end that waits for no client, `KILL` leaves the
+    /// other processes to find out by themselves.
+    pub fn end(&mut self, signal: &str) {
         if let Some(mut watch) = self.watch.take() {
             if let Some(mut stdin) = watch.stdin.take() {
                 // If it cannot be written to, the shell has ended already.
-                let _ = stdin.write_all(b"keep");
+                let _ = stdin.write_all(signal.as_bytes());
             }
             // It ends by itself now; how, does not matter.
             let _ = watch.wait();
         }
+    }
+
+    /// Whether the server was started and has not ended since.
+    pub fn is_running(&mut self) -> bool {
+        self.watch.as_mut().is_some_and(|watch| matches!(watch.try_wait(), Ok(None)))
     }
 
     /// The URL of a fresh, empty database.
@@ -150,6 +173,12 @@ impl Cluster {
 
     fn data(&self) -> PathBuf {
         self.folder.path().join("data")
+    }
+
+    /// What the server logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
     fn log_path(&self) -> PathBuf {
@@ -224,10 +253,12 @@ mod tests {
         let url = cluster.database().unwrap();
         let name = url.rsplit('/').next().unwrap();
         cluster.sql(name, "CREATE TABLE t (n INT); INSERT INTO t VALUES (7)").unwrap();
-        cluster.kill();
-        assert!(cluster.sql(name, "SELECT n FROM t").is_err());
-        cluster.restart().unwrap();
-        assert_eq!(cluster.sql(name, "SELECT n FROM t").unwrap(), "7");
+        for signal in ["QUIT", "INT"] {
+            cluster.end(signal);
+            assert!(cluster.sql(name, "SELECT n FROM t").is_err());
+            cluster.restart().unwrap();
+            assert_eq!(cluster.sql(name, "SELECT n FROM t").unwrap(), "7");
+        }
         assert_ne!(cluster.database().unwrap(), url);
         let folder = cluster.folder.path().to_owned();
         drop(cluster);

@@ -1,5 +1,6 @@
 //! Measurements of the real binary, on this machine.
 
+pub mod page;
 pub mod reliability;
 
 use std::{fmt, time::Duration};

@@ -5,11 +5,15 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use turnfast_tests::bench;
 
-const USAGE: &str = "usage: cargo xtask bench reliability [--repetitions 50]";
+const USAGE: &str = "usage: cargo xtask bench reliability [--repetitions 50], cargo xtask bench page";
 
 async fn measure(words: &[String]) -> Result<ExitCode> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let repetitions = match words[..] {
+        ["page"] => {
+            let holds = bench::page::run().await?;
+            return Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         ["reliability"] => 50,
         ["reliability", "--repetitions", count] => count.parse().with_context(|| format!("`{count}` is no number\n{USAGE}"))?,
         _ => bail!("{USAGE}"),

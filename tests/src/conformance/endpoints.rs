@@ -50,7 +50,7 @@ pub(super) const CASES: &[Case] = cases! {
     "3 GET /healthz, /readyz", "Both answer without credentials" => test health;
     "3 GET /openapi.json", "The description of the interface, with every row of the table, without credentials" => test openapi;
     "3 GET /metrics", "Whoever reaches the server's address reaches no metrics" => test no_metrics_here;
-    "3 GET /metrics on its own listener", "Metrics, for whoever reaches that address" => missing "this version has no metrics; `metrics_listen` says so";
+    "3 GET /metrics on its own listener", "Metrics, for whoever reaches that address" => elsewhere "tests/tests/e2e/operations.rs", "metrics_are_on_a_listener_of_their_own";
 };
 
 async fn chat(house: Arc<House>) -> Result<()> {

@@ -203,6 +203,14 @@ impl Script {
         for step in steps {
             match step {
                 Step::Words { count, pause } => self.words(count, pause).await?,
+                Step::Letters(count) => {
+                    let letter = |n: u32| if n % 2 == 0 { char::from(b'a' + (n / 2 % 26) as u8) } else { ' ' };
+                    self.paced((0..count).map(|n| letter(n).to_string()), Duration::ZERO).await?;
+                }
+                Step::Markdown { bytes, pause } => {
+                    let text = script::markdown(bytes);
+                    self.paced(text.split_inclusive(' ').map(str::to_owned), pause).await?;
+                }
                 Step::Say(text) => self.delta(json!({"content": text})).await?,
                 Step::Reason(text) => self.delta(json!({"reasoning_content": text})).await?,
                 Step::Tool { name, input } => {
@@ -256,12 +264,17 @@ impl Script {
     }
 
     async fn words(&mut self, count: u64, pause: Duration) -> Result<(), HungUp> {
+        let word = |n| if n == 1 { "word1".to_owned() } else { format!(" word{n}") };
+        self.paced((1..=count).map(word), pause).await
+    }
+
+    /// One piece every so often.
+    async fn paced(&mut self, pieces: impl Iterator<Item = String>, pause: Duration) -> Result<(), HungUp> {
         let start = Instant::now();
-        for n in 1..=count {
+        for (n, text) in (0..).zip(pieces) {
             if !pause.is_zero() {
-                self.unless_hung_up(tokio::time::sleep_until(start + pause * u32::try_from(n - 1).unwrap_or(u32::MAX))).await?;
+                self.unless_hung_up(tokio::time::sleep_until(start + pause * n)).await?;
             }
-            let text = if n == 1 { "word1".to_owned() } else { format!(" word{n}") };
             self.delta(json!({"content": text})).await?;
         }
         Ok(())

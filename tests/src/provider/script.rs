@@ -3,6 +3,8 @@
 //! | directive | the provider |
 //! | --- | --- |
 //! | `[[words:N]]`, `[[words:N:20ms]]` | streams `word1 word2 … wordN`, one every so often |
+//! | `[[letters:N]]` | streams N characters as so many pieces, every second one a space: little text in many events |
+//! | `[[markdown:BYTES]]`, `[[markdown:BYTES:20ms]]` | streams as much Markdown of every kind, one word every so often |
 //! | `[[say:TEXT]]` | streams TEXT in one piece |
 //! | `[[reason:TEXT]]` | reasons TEXT |
 //! | `[[tool:NAME:{json}]]` | calls a tool. What follows is for the request that brings the result |
@@ -32,6 +34,15 @@ pub enum Step {
         /// How many.
         count: u64,
         /// Between two of them.
+        pause: Duration,
+    },
+    /// `[[letters:N]]`.
+    Letters(u32),
+    /// `[[markdown:BYTES:PAUSE]]`.
+    Markdown {
+        /// How much at least.
+        bytes: usize,
+        /// Between two words.
         pause: Duration,
     },
     /// `[[say:TEXT]]`.
@@ -132,6 +143,24 @@ fn content_text(message: &Value) -> String {
     }
 }
 
+/// Markdown of every kind, of so many bytes at least: as a long reply of a model is, and the same each time.
+#[must_use]
+pub fn markdown(bytes: usize) -> String {
+    let mut text = String::new();
+    for section in 1.. {
+        if text.len() >= bytes {
+            break;
+        }
+        let prose =
+            "A paragraph of *ordinary* text, with `code`, **weight** and a [link](https://example.org/page) in it. ".repeat(4);
+        text.push_str(&format!(
+            "## Section {section}\n\n{prose}\n\n- one\n- two\n  1. nested\n  2. twice\n\n> {prose}\n\n| name | size |\n| --- | ---: |\n\
+             | a | {section} |\n| b | 22 |\n\n```rust\nfn section_{section}() {{\n    println!(\"{{}}\", {section});\n}}\n```\n\n"
+        ));
+    }
+    text
+}
+
 fn parse(text: &str) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     let mut rest = text;
@@ -154,11 +183,20 @@ fn directive(text: &str) -> Result<(Step, &str)> {
     }
     let (inside, after) = text.split_once("]]").context("`]]` is missing")?;
     let (name, value) = inside.split_once(':').unwrap_or((inside, ""));
+    let paced = || -> Result<(&str, Duration)> {
+        let (count, pause) = value.split_once(':').unwrap_or((value, "0ms"));
+        let pause = pause.strip_suffix("ms").context("the pause is in ms")?;
+        Ok((count, Duration::from_millis(pause.parse()?)))
+    };
     let step = match name {
         "words" => {
-            let (count, pause) = value.split_once(':').unwrap_or((value, "0ms"));
-            let pause = pause.strip_suffix("ms").context("the pause is in ms")?;
-            Step::Words { count: count.parse()?, pause: Duration::from_millis(pause.parse()?) }
+            let (count, pause) = paced()?;
+            Step::Words { count: count.parse()?, pause }
+        }
+        "letters" => Step::Letters(value.parse()?),
+        "markdown" => {
+            let (bytes, pause) = paced()?;
+            Step::Markdown { bytes: bytes.parse()?, pause }
         }
         "say" => Step::Say(value.to_owned()),
         "reason" => Step::Reason(value.to_owned()),
@@ -206,6 +244,16 @@ mod tests {
     fn plain_text_is_quoted_and_an_unknown_directive_is_an_error() {
         assert_eq!(steps(&[json!({"role": "user", "content": "Hello"})]).unwrap(), [Step::Say("You said: Hello".into())]);
         assert!(steps(&[json!({"role": "user", "content": "[[dance]]"})]).is_err());
+    }
+
+    #[test]
+    fn there_is_as_much_markdown_as_was_asked_for() {
+        for bytes in [0, 1, 5_000] {
+            assert!((bytes..bytes + 3_000).contains(&markdown(bytes).len()));
+        }
+        let pause = Duration::from_millis(5);
+        let asked = json!({"role": "user", "content": "[[markdown:10:5ms]]"});
+        assert_eq!(steps(&[asked]).unwrap(), [Step::Markdown { bytes: 10, pause }]);
     }
 
     #[test]

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use futures::{StreamExt, stream};
 
+use self::host::Host;
 pub use self::host::Kind;
-use self::{host::Host, plan::Dice};
+pub(crate) use self::walker::well_formed;
+use crate::dice::Dice;
 
 /// Runs the walks of `seeds`, `at_once` of them at the same time, while the server suffers `faults` faults.
 ///

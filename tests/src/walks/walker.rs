@@ -521,7 +521,7 @@ impl Stream {
 }
 
 /// What holds in every read by itself.
-fn well_formed(read: &ThreadSnapshot) -> Result<()> {
+pub(crate) fn well_formed(read: &ThreadSnapshot) -> Result<()> {
     let mut ids = HashSet::new();
     let mut running = HashMap::new();
     for (place, message) in read.messages.iter().enumerate() {

@@ -54,3 +54,24 @@ async fn a_server_that_is_asked_to_end_lets_its_turns_finish() -> Result<()> {
     assert_eq!(message.text(), "word1 word2 to the end");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_second_signal_ends_the_wait_and_loses_nothing() -> Result<()> {
+    let house = House::open().await?;
+    let mut live = house.alice.say("assistant", "[[words:2]][[stall]]").await?;
+    let started = live.started;
+    live.until_text("word2").await?;
+    house.server.ask_to_end()?;
+    live.rest().await?;
+    house.server.ask_to_end()?;
+    let status = house.server.ended().await?;
+    assert!(status.success(), "{status}");
+
+    let server = house.installation.serve().await?;
+    let message = server.client(&house.token)?.settled("assistant", started.thread).await?;
+    assert_eq!(message.execution_status, Some(ExecutionStatus::Interrupted));
+    assert_eq!(message.text(), "word1 word2");
+    let code = message.execution_error.and_then(|error| error.error_code);
+    assert_ne!(code.as_deref(), Some("process_died"), "it was asked to end, and did not die");
+    Ok(())
+}

@@ -11,6 +11,7 @@ mod frontend;
 mod harness;
 mod interactions;
 mod mcp;
+mod operations;
 mod page;
 mod postgres;
 mod provider_errors;

@@ -1,10 +1,14 @@
 //! What a person sees: the page in a real browser, over everything that happens to tabs, networks and processes.
 
 mod accounts;
+mod axe;
+mod browser_side;
 mod connection;
 mod files;
 mod layout;
+mod reading;
 mod refusals;
+mod states;
 
 use anyhow::Result;
 use turnfast_tests::{
@@ -64,14 +68,18 @@ async fn in_sight(browser: &Browser, selector: &str) -> Result<()> {
     holds(browser, &script).await
 }
 
-/// Pictures of a state, to be looked at: wide and narrow, light and dark. Leaves the page wide and light.
-async fn pictures(browser: &Browser, name: &str) -> Result<()> {
+/// Looks at a state from all sides, wide and narrow, light and dark: axe-core must find nothing, and there are pictures for people.
+/// Leaves the page wide and light.
+async fn inspect(browser: &Browser, name: &str) -> Result<()> {
     for (size, width, height) in [("narrow", 390, 844), ("wide", 1280, 800)] {
         for (colours, dark) in [("dark", true), ("light", false)] {
             // Little motion first: the picture is of the page at rest.
             browser.prefers(dark, true).await?;
             browser.viewport(width, height).await?;
-            browser.screenshot(&format!("{name}-{size}-{colours}")).await?;
+            let name = format!("{name}-{size}-{colours}");
+            browser.screenshot(&name).await?;
+            let found = axe::violations(browser).await?;
+            assert!(found.is_empty(), "{name}:\n{}", found.join("\n"));
         }
     }
     Ok(())
@@ -85,10 +93,11 @@ async fn send(browser: &Browser, text: &str) -> Result<()> {
 
 /// Waits until the page shows exactly these many messages of the agent, the last of them with that status.
 async fn answered(browser: &Browser, count: usize, status: &str) -> Result<()> {
-    let settled = format!("[data-testid=message-assistant][data-status={status}]:last-child");
-    browser.css(&settled).await?;
-    assert_eq!(browser.count("[data-testid=message-assistant]").await?, count);
-    Ok(())
+    let settled = format!(
+        "const all = document.querySelectorAll('[data-testid=message-assistant]'); \
+         return all.length === {count} && all[{count} - 1].dataset.status === '{status}'"
+    );
+    holds(browser, &settled).await
 }
 
 /// The text of the page's messages.

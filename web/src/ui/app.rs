@@ -177,7 +177,7 @@ pub(super) struct State {
     /// The left column as it is shown, as long as nothing in it changed.
     pub(super) sidebar: Option<Child>,
     /// What gets the focus with the next rendering.
-    focus_next: Option<&'static str>,
+    pub(super) focus_next: Option<&'static str>,
 }
 
 /// The page.
@@ -256,11 +256,19 @@ impl App {
             "offline" => app.state().online = false,
             // Another tab signed somebody in or out.
             "storage" => app.compare_user(),
+            // It may come back from the browser's memory when somebody else is here: nothing shows before that is known.
+            "pagehide" => page::veil(true),
             // What happened while the page slept, or lay in the browser's memory, was not heard of.
             "pageshow" | "visibilitychange" if !document().hidden() => {
                 app.compare_user();
                 app.check();
+                if event.type_() == "pageshow" {
+                    app.render();
+                    page::veil(false);
+                }
             }
+            // A frame that was asked for does not come any more.
+            "visibilitychange" if app.0.waiting.take() => app.schedule(),
             // The person may have signed in elsewhere, by a link say.
             "focus" if matches!(app.peek().session, Session::Out(_)) => app.check(),
             "resize" if app.peek().drawer && !page::narrower_than(DRAWER_UP_TO) => app.state().drawer = false,
@@ -271,8 +279,10 @@ impl App {
             }
             _ => {}
         });
-        let names =
-            ["popstate", "online", "offline", "storage", "pageshow", "focus", "resize", "keydown", "dragover", "drop", "click"];
+        let names = [
+            "popstate", "online", "offline", "storage", "pageshow", "pagehide", "focus", "resize", "keydown", "dragover", "drop",
+            "click",
+        ];
         for name in names {
             let _ = window().add_event_listener_with_callback(name, heard.as_ref().unchecked_ref());
         }
@@ -790,8 +800,11 @@ impl App {
                     app.state().signout_error = Some(format!("You are still signed in. {}", words::failure(&failure)));
                 }
                 _ => {
-                    // The other tabs hear of it. What this one shows and holds goes with its page; drafts wait for their writer.
+                    // The other tabs hear of it. What this one shows goes now, for a page that is left may be kept as it is and come
+                    // back; what it holds goes with it. Drafts wait for their writer.
                     forget(USER);
+                    app.signed_out();
+                    app.render();
                     page::start_over();
                 }
             }

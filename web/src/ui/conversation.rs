@@ -153,6 +153,11 @@ impl Conversation {
         self.view.load == Load::Loaded && code == Some(Code::NotFound)
     }
 
+    /// Whether there is a message box.
+    pub(super) fn has_composer(&self) -> bool {
+        self.may_send && !self.is_gone() && self.view.load != Load::NotFound
+    }
+
     /// Takes what the machine shows now; only what changed is looked at. Returns what was shown before.
     fn take(&mut self, new: View) -> View {
         let old = std::mem::replace(&mut self.view, new);
@@ -393,6 +398,10 @@ pub(super) fn follow_end(app: &App, content: &Element) {
     });
     let Ok(observer) = ResizeObserver::new(changed.as_ref().unchecked_ref()) else { return };
     observer.observe(content);
+    // Its place gets smaller too: by a keyboard on the screen, or a message box that grows.
+    if let Some(scroll) = content.parent_element() {
+        observer.observe(&scroll);
+    }
     if let Some(open) = &mut app.peek().open {
         open.watched = Some(Watched { observer, _changed: changed });
     }
@@ -400,7 +409,8 @@ pub(super) fn follow_end(app: &App, content: &Element) {
 
 /// The open thread.
 pub(super) fn view(state: &mut State) -> Draft {
-    let title = state.title().unwrap_or("New conversation").to_owned();
+    let unnamed = if state.thread().is_some() { "Conversation" } else { "New conversation" };
+    let title = state.title().unwrap_or(unnamed).to_owned();
     let menu = shell::menu_button(state);
     let (online, link) = (state.online, state.link);
     let Some(open) = &mut state.open else { return element("main", &[]) };
@@ -439,7 +449,9 @@ fn foot(open: &Conversation) -> Vec<Child> {
     if open.is_gone() {
         let gone = element("div", &[("class", "note bad"), ("role", "alert"), ("data-testid", "gone")])
             .key(Key::Name("gone"))
-            .with(element("p", &[]).text("This conversation was deleted. What is shown here goes when you leave it."))
+            .with(element("p", &[]).text(
+                "This conversation is gone: it was deleted, or it is no longer yours to see. What is shown here goes when you leave it.",
+            ))
             .with(element("button", &[("type", "button")]).on("click", Action::Fresh).text("Start a new one"));
         children.push(gone.done());
     } else if !open.may_send {
@@ -447,7 +459,7 @@ fn foot(open: &Conversation) -> Vec<Child> {
             .key(Key::Name("reader"))
             .text("You can read here, but not send. Whoever runs this server can let you.");
         children.push(reader.done());
-    } else if view.load != Load::NotFound {
+    } else if open.has_composer() {
         children.extend(composer::view(open).map(Draft::done));
     }
     children
@@ -545,7 +557,8 @@ fn notes(view: &View) -> Vec<Child> {
     let note = |Warning { message, .. }: &Warning| {
         element("p", &[("class", "note warning")]).with(element("strong", &[]).text("Note. ")).text(message.clone()).done()
     };
-    view.warnings.iter().map(note).collect()
+    // Of an empty reply the reply itself says so, also to whoever comes later.
+    view.warnings.iter().filter(|warning| warning.code.as_deref() != Some("empty_reply")).map(note).collect()
 }
 
 /// How things stand, in one line of words.

@@ -14,6 +14,27 @@ pub struct Rendered {
     document: Document,
     shown: Vec<Node>,
     mounted: Vec<Mounted>,
+    /// The outline behind each block.
+    outlines: Vec<Outline>,
+}
+
+/// The headings that a place is below, as one bit per level. A reply may begin with a small heading and skip levels; its elements do
+/// not, so that whoever goes from heading to heading misses none.
+#[derive(Clone, Copy, Default)]
+struct Outline(u8);
+
+impl Outline {
+    /// The name of the element for a heading of that level here. The page's own headings come first: a reply's begin below them.
+    fn heading(&mut self, level: u8) -> &'static str {
+        let bit = 1 << level.clamp(1, 6);
+        self.0 = self.0 & (bit - 1) | bit;
+        match self.0.count_ones() {
+            1 => "h3",
+            2 => "h4",
+            3 => "h5",
+            _ => "h6",
+        }
+    }
 }
 
 /// One node in the page, and the element that holds its children (not the same where an element is wrapped).
@@ -27,12 +48,19 @@ impl Rendered {
     /// Shows nothing so far. `host` is to be empty, and left alone from now on.
     #[must_use]
     pub fn new(host: Element, document: Document) -> Self {
-        Self { host, document, shown: Vec::new(), mounted: Vec::new() }
+        Self { host, document, shown: Vec::new(), mounted: Vec::new(), outlines: Vec::new() }
     }
 
     /// Shows `blocks`, which are the same as before up to `from`.
     pub fn show(&mut self, blocks: &[Node], from: usize) {
-        patch_all(&self.document, &self.host, &self.shown[from..], &blocks[from..], &mut self.mounted, from);
+        self.outlines.truncate(from);
+        let mut outline = self.outlines.last().copied().unwrap_or_default();
+        for (index, block) in blocks.iter().enumerate().skip(from) {
+            let old = self.shown.get(index);
+            patch_at(&self.document, &self.host, old, block, &mut self.mounted, index, &mut outline);
+            self.outlines.push(outline);
+        }
+        remove(&self.host, &mut self.mounted, blocks.len());
         // Each block runs as its own text does, and what is in it with it: a list or a quote as a whole.
         for block in self.mounted.iter().skip(from) {
             if let Some(element) = block.node.dyn_ref::<Element>().filter(|element| !element.has_attribute("dir")) {
@@ -44,24 +72,34 @@ impl Rendered {
     }
 }
 
-/// Brings the children of `host` from `old` to `new`; `mounted[skip..]` are those of `old`.
-fn patch_all(document: &Document, host: &web_sys::Node, old: &[Node], new: &[Node], mounted: &mut Vec<Mounted>, skip: usize) {
-    for (index, node) in new.iter().enumerate() {
-        match (old.get(index), mounted.get_mut(skip + index)) {
-            (Some(old), Some(place)) => patch(document, host, old, node, place),
-            _ => {
-                let made = make(document, node);
-                let _ = host.append_child(&made.node);
-                mounted.push(made);
-            }
+/// Brings the child of `host` at `index` from `old` to `new`, or adds it.
+fn patch_at(
+    document: &Document,
+    host: &web_sys::Node,
+    old: Option<&Node>,
+    new: &Node,
+    mounted: &mut Vec<Mounted>,
+    index: usize,
+    outline: &mut Outline,
+) {
+    match (old, mounted.get_mut(index)) {
+        (Some(old), Some(place)) => patch(document, host, old, new, place, outline),
+        _ => {
+            let made = make(document, new, outline);
+            let _ = host.append_child(&made.node);
+            mounted.push(made);
         }
     }
-    for surplus in mounted.drain((skip + new.len()).min(mounted.len())..) {
+}
+
+/// Removes the children of `host` from `index` on.
+fn remove(host: &web_sys::Node, mounted: &mut Vec<Mounted>, index: usize) {
+    for surplus in mounted.drain(index.min(mounted.len())..) {
         let _ = host.remove_child(&surplus.node);
     }
 }
 
-fn patch(document: &Document, host: &web_sys::Node, old: &Node, new: &Node, place: &mut Mounted) {
+fn patch(document: &Document, host: &web_sys::Node, old: &Node, new: &Node, place: &mut Mounted, outline: &mut Outline) {
     match (old, new) {
         (Node::Text(old), Node::Text(new)) => {
             let Some(data) = place.node.dyn_ref::<web_sys::CharacterData>() else { return };
@@ -73,19 +111,33 @@ fn patch(document: &Document, host: &web_sys::Node, old: &Node, new: &Node, plac
                 None => data.set_data(new),
             }
         }
-        (Node::Element(old), Node::Element(new)) if old.tag == new.tag => {
+        (Node::Element(old), Node::Element(new)) if old.tag == new.tag && fits(&place.node, &new.tag, *outline) => {
+            if let Tag::Heading(level) = new.tag {
+                outline.heading(level);
+            }
             let parent = place.host.clone();
-            patch_all(document, &parent, &old.children, &new.children, &mut place.children, 0);
+            for (index, child) in new.children.iter().enumerate() {
+                patch_at(document, &parent, old.children.get(index), child, &mut place.children, index, outline);
+            }
+            remove(&parent, &mut place.children, new.children.len());
         }
         _ => {
-            let made = make(document, new);
+            let made = make(document, new, outline);
             let _ = host.replace_child(&made.node, &place.node);
             *place = made;
         }
     }
 }
 
-fn make(document: &Document, node: &Node) -> Mounted {
+/// Whether an element that shows such a tag is the right one here: that of a heading is another one below other headings.
+fn fits(node: &web_sys::Node, tag: &Tag, mut outline: Outline) -> bool {
+    match (tag, node.dyn_ref::<Element>()) {
+        (Tag::Heading(level), Some(element)) => element.local_name() == outline.heading(*level),
+        _ => true,
+    }
+}
+
+fn make(document: &Document, node: &Node, outline: &mut Outline) -> Mounted {
     let element = match node {
         Node::Text(text) => {
             let node: web_sys::Node = document.create_text_node(text).into();
@@ -93,10 +145,10 @@ fn make(document: &Document, node: &Node) -> Mounted {
         }
         Node::Element(element) => element,
     };
-    let (node, host) = shell(document, &element.tag);
+    let (node, host) = shell(document, &element.tag, outline);
     let mut children = Vec::with_capacity(element.children.len());
     for child in &element.children {
-        let made = make(document, child);
+        let made = make(document, child, outline);
         let _ = host.append_child(&made.node);
         children.push(made);
     }
@@ -117,7 +169,7 @@ fn with(document: &Document, name: &str, attributes: &[(&str, &str)]) -> Element
 }
 
 /// The element for a tag, and the one within it that takes the children.
-fn shell(document: &Document, tag: &Tag) -> (Element, Element) {
+fn shell(document: &Document, tag: &Tag, outline: &mut Outline) -> (Element, Element) {
     let plain = |name: &str| {
         let element = create(document, name);
         (element.clone(), element)
@@ -125,11 +177,7 @@ fn shell(document: &Document, tag: &Tag) -> (Element, Element) {
     let one = |element: Element| (element.clone(), element);
     match tag {
         Tag::Paragraph => plain("p"),
-        // The page's own headings come first: a reply's begin below them.
-        Tag::Heading(level) => {
-            let class = format!("h{level}");
-            one(with(document, ["h3", "h4", "h5", "h6"][usize::from(level.saturating_sub(1)).min(3)], &[("class", &class)]))
-        }
+        Tag::Heading(level) => one(with(document, outline.heading(*level), &[("class", &format!("h{level}"))])),
         Tag::Quote => plain("blockquote"),
         Tag::Rule => plain("hr"),
         Tag::List => plain("ul"),
@@ -151,7 +199,7 @@ fn shell(document: &Document, tag: &Tag) -> (Element, Element) {
             name.set_text_content(Some(language));
             let copy = with(document, "button", &[("type", "button"), ("class", "copy"), ("data-copy", "code")]);
             copy.set_text_content(Some("Copy"));
-            let pre = with(document, "pre", &[("tabindex", "0"), ("role", "region"), ("aria-label", "Code")]);
+            let pre = with(document, "pre", &[("tabindex", "0"), ("role", "group"), ("aria-label", "Code")]);
             let code = create(document, "code");
             let _ = pre.append_child(&code);
             let _ = head.append_child(&name);
@@ -173,7 +221,7 @@ fn shell(document: &Document, tag: &Tag) -> (Element, Element) {
         )),
         Tag::Table => {
             let outer =
-                with(document, "div", &[("class", "table"), ("tabindex", "0"), ("role", "region"), ("aria-label", "Table")]);
+                with(document, "div", &[("class", "table"), ("tabindex", "0"), ("role", "group"), ("aria-label", "Table")]);
             let table = create(document, "table");
             let _ = outer.append_child(&table);
             (outer, table)

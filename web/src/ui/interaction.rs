@@ -50,7 +50,7 @@ fn button(fixed: Fixed, usable: bool) -> Draft {
 
 fn approval(call: &Rc<str>, tool: &str, input: &Value, usable: bool) -> Draft {
     let shown = (!input.is_null())
-        .then(|| element("pre", &[("tabindex", "0"), ("role", "region"), ("aria-label", "Input")]).text(pretty(input)));
+        .then(|| element("pre", &[("tabindex", "0"), ("role", "group"), ("aria-label", "Input")]).text(pretty(input)));
     let reason = element("label", &[])
         .with(element("span", &[]).text("Reason, if you like (the agent reads it)"))
         .with(element("input", &[("type", "text"), ("data-testid", "approval-reason"), ("maxlength", "2000")]));

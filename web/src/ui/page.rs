@@ -48,6 +48,13 @@ pub(super) fn start_over() {
     let _ = window().location().assign("/");
 }
 
+/// Shows nothing of the page, or all of it again.
+pub(super) fn veil(on: bool) {
+    if let Some(body) = document().body() {
+        let _ = body.class_list().toggle_with_force("veil", on);
+    }
+}
+
 pub(super) fn kept(key: &str) -> Option<String> {
     window().local_storage().ok()??.get_item(key).ok()?
 }

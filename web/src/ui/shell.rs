@@ -16,7 +16,9 @@ const NOTICE: Fixed = &[("class", "notice"), ("id", "main"), ("tabindex", "-1")]
 /// Everything.
 pub(super) fn page(state: &mut State) -> Vec<Child> {
     let skip = match (&state.session, &state.open) {
-        (Session::In(_), Some(open)) if open.may_send => Some(skip("#composer", "Skip to the message box")),
+        // What it leads to lies behind the drawer.
+        _ if state.drawer => None,
+        (Session::In(_), Some(open)) if open.has_composer() => Some(skip("#composer", "Skip to the message box")),
         (Session::In(_), _) => Some(skip("#main", "Skip to the content")),
         _ => None,
     };
@@ -24,7 +26,12 @@ pub(super) fn page(state: &mut State) -> Vec<Child> {
         .text(state.said.clone());
     let content = match &state.session {
         Session::Checking => {
-            element("div", &[("class", "splash"), ("role", "status")]).key(Key::Name("splash")).text("Loading…").done()
+            let words = element("p", &[("role", "status")]).text("Loading…");
+            element("main", &[("class", "splash")])
+                .key(Key::Name("splash"))
+                .with(element("h1", &[]).text("Turnfast"))
+                .with(words)
+                .done()
         }
         Session::Out(notice) => signin::page(state, *notice).done(),
         Session::Failed(failure) => unreachable(failure).done(),
@@ -73,9 +80,10 @@ fn shell(state: &mut State) -> Draft {
     };
     let main = match (state.open.is_some(), &state.catalog) {
         (true, _) => conversation::view(state),
-        (false, Catalog::Loading) => {
-            element("main", NOTICE).key(Key::Name("loading")).with(element("p", &[("role", "status")]).text("Loading…"))
-        }
+        (false, Catalog::Loading) => element("main", NOTICE)
+            .key(Key::Name("loading"))
+            .with(element("h1", &[("class", "said")]).text("Turnfast"))
+            .with(element("p", &[("role", "status")]).text("Loading…")),
         (false, Catalog::Failed(failure)) => catalog_failed(state, failure),
         (false, Catalog::Ready(groups)) => match state.route {
             Route::Home => chooser(state, groups),

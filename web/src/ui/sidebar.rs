@@ -3,6 +3,7 @@
 use gloo_timers::callback::Timeout;
 use turnfast_client_core::thread::Failure;
 use turnfast_shared::{
+    Code,
     api::{ExecutionUpdated, Thread, ThreadPage},
     ids::{Slug, ThreadId},
     limits::TITLE_CHARS,
@@ -236,9 +237,13 @@ impl App {
         spawn_local(async move {
             match api::delete(&project, &agent, id).await {
                 Ok(()) => {
-                    app.state().list.threads.retain(|thread| thread.id != id);
-                    app.say("Deleted.");
                     close_dialog();
+                    let mut state = app.state();
+                    state.list.threads.retain(|thread| thread.id != id);
+                    // The dialog gives the focus back to a button that goes with its row.
+                    state.focus_next = Some(if state.drawer { "#sidebar .menu" } else { "#composer" });
+                    drop(state);
+                    app.say("Deleted.");
                 }
                 Err(failure) => {
                     app.dialog_failed("Not deleted. ", &failure);
@@ -351,7 +356,12 @@ fn threads(state: &State) -> Draft {
     let failure = list.failure.as_ref().map(|failure| {
         element("p", &[("class", "note"), ("role", "status")])
             .key(Key::Name("failure"))
-            .text(["The list may be old. ", &words::failure(failure)].concat())
+            .text(match failure {
+                Failure::Refused { problem, .. } if problem.code == Code::NotFound => {
+                    "The list may be old: this agent is gone, or it is no longer yours to use. ".to_owned()
+                }
+                failure => ["The list may be old. ", &words::failure(failure), " "].concat(),
+            })
             .with(element("button", &[("class", "quiet")]).on("click", Action::RefreshThreads).text("Try again"))
     });
     let more = list.next.is_some().then(|| {

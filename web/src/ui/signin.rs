@@ -18,8 +18,7 @@ pub(super) const LINK_USED_UP: &str =
     "That sign-in link was used before or is too old; each one works once. Sign in with your password, or ask for a new link.";
 
 /// What a page says that somebody was signed in at.
-pub(super) const SESSION_OVER: &str =
-    "You signed out in another tab, or the session has ended. Sign in to go on where you were; what you typed is kept for you.";
+pub(super) const SESSION_OVER: &str = "You signed out in another tab, or the session has ended. Sign in to go on where you were; the message you were writing is kept for you.";
 
 /// The sign-in page.
 pub(super) fn page(state: &State, notice: Option<&'static str>) -> Draft {

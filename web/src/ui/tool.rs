@@ -26,7 +26,11 @@ pub(super) fn card(row: &Row<'_>, part: usize, call: &ToolCall) -> Draft {
     };
     let (folded, unfolded) = row.fold(part, Folding::Body);
     let summary = element("summary", &[])
-        .with(element("span", &[("class", "tool-name")]).text(call.tool_name.clone()))
+        .with(element("span", &[("class", "tool-name")]).text(if call.tool_name.is_empty() {
+            "(a tool without a name)".to_owned()
+        } else {
+            call.tool_name.clone()
+        }))
         .with(element("span", &[("class", "tool-state")]).text(words::tool_state(call)).text(duration));
     let mut details = element("details", &[("class", "fold")]).key(Key::Name("call")).on("toggle", folded).with(summary);
     if unfolded {
@@ -40,7 +44,7 @@ pub(super) fn card(row: &Row<'_>, part: usize, call: &ToolCall) -> Draft {
             .with(element("p", &[("dir", "auto")]).text(question))
             .with(element("p", &[("dir", "auto")]).with(element("strong", &[]).text(answer)))
     });
-    element("section", &[("class", "tool"), ("data-testid", "tool-card")])
+    element("div", &[("class", "tool"), ("role", "group"), ("data-testid", "tool-card")])
         .key(Key::Number(part))
         .set("data-tool-call", call.tool_call_id.clone())
         .set("data-state", state_name(call.state))
@@ -68,7 +72,7 @@ fn body(details: Draft, call: &ToolCall) -> Draft {
         element("div", &[("class", "io")])
             .key(Key::Name(title))
             .with(element("h3", &[]).text(title))
-            .with(element("pre", &[("tabindex", "0"), ("role", "region")]).set("aria-label", title).text(text))
+            .with(element("pre", &[("tabindex", "0"), ("role", "group")]).set("aria-label", title).text(text))
     };
     details
         .with_some((!call.input.is_null()).then(|| block("Input", pretty(&call.input))))

@@ -157,12 +157,18 @@ struct Delta<'a> {
 /// A piece of a tool call, or all of it.
 #[derive(Deserialize)]
 struct Piece<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "index")]
     index: Option<u64>,
     #[serde(borrow, default)]
     id: Option<Text<'a>>,
     #[serde(borrow, default)]
     function: Option<Function<'a>>,
+}
+
+/// What is no number from 0 on says nothing.
+fn index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let raw = Option::<&RawValue>::deserialize(deserializer)?;
+    Ok(raw.and_then(|raw| raw.get().trim_matches('"').parse().ok()))
 }
 
 #[derive(Deserialize)]
@@ -231,7 +237,12 @@ impl Answer {
 
     /// Takes an answer that came as one document.
     pub(super) fn take_document(&mut self, document: &str, events: &mut Vec<ModelEvent>) -> Result<(), Fault> {
-        self.take_chunk(document.trim(), events)?;
+        let document = document.trim();
+        self.take_chunk(document, events)?;
+        if serde_json::from_str::<Chunk<'_>>(document).is_ok_and(|chunk| chunk.choices.is_none()) {
+            // No completion, whatever its status said: an error of some gateway.
+            return Err(Fault::Reported(words_in(document)));
+        }
         self.done = true;
         Ok(())
     }
@@ -387,7 +398,7 @@ impl Answer {
     /// The call that a piece belongs to; `None`: a new one.
     ///
     /// An index decides, unless the endpoint gives all its calls the same: another id or another name behind a call that is whole
-    /// is another call. Without an index the id decides; without both, the piece goes on with the newest call, unless it names a
+    /// is another call, and so is another id with a name where the call has no arguments yet. Without an index the id decides; without both, the piece goes on with the newest call, unless it names a
     /// tool when that call is whole already, or stands beside it in one chunk.
     fn find(&self, index: Option<u64>, id: &str, name: &str, touched: &[usize]) -> Option<usize> {
         if let Some(index) = index {
@@ -396,7 +407,8 @@ impl Answer {
             let other_id = !id.is_empty() && !call.id.is_empty() && id != call.id;
             let other_name = !call.name.is_empty() && name != call.name;
             let another = !name.is_empty()
-                && ((other_id && other_name) || ((other_id || other_name || touched.contains(&number)) && call.is_whole()));
+                && ((other_id && (other_name || call.arguments.is_empty()))
+                    || ((other_id || other_name || touched.contains(&number)) && call.is_whole()));
             return (!another).then_some(number);
         }
         if !id.is_empty() {

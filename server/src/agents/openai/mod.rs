@@ -35,6 +35,7 @@ use futures::StreamExt;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::{Client, Response, Url, redirect};
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use self::{answer::Fault, body::BodyReader, names::Names, redact::Redaction};
 use super::{
@@ -42,7 +43,7 @@ use super::{
     model::{Model, ModelRequest, ModelStream},
 };
 use crate::{
-    clock,
+    SPANS, clock,
     config::{Provider, SecretSource},
     redact::Redactor,
 };
@@ -221,8 +222,11 @@ impl Endpoint {
             );
         }
         let wait = match retry_after(response.headers()) {
-            Some(seconds) => format!("Try again in {seconds} s."),
-            None => "Try again later.".to_owned(),
+            Some(seconds) if seconds < 120 => format!("Try again in {seconds} s."),
+            Some(seconds) if seconds < 2 * 60 * 60 => format!("Try again in {} minutes.", seconds.div_ceil(60)),
+            Some(seconds) if seconds < 2 * 24 * 60 * 60 => format!("Try again in {} hours.", seconds.div_ceil(60 * 60)),
+            // In some days, or in the year 2099: no time to wait for.
+            Some(_) | None => "Try again later.".to_owned(),
         };
         let body = timeout(ERROR_BODY_WAIT.min(self.stall), read(response, ERROR_BODY_BYTES)).await.unwrap_or_default();
         let words = error_words(&body).map(|words| format!(": {}", self.quote(words))).unwrap_or_default();
@@ -267,9 +271,12 @@ impl Model for OpenAiModel {
         let endpoint = Arc::clone(&self.endpoint);
         let names = Names::new(request.tools);
         let body = request::Body::new(&self.model, request);
+        let model = self.model.clone();
         stream! {
+            // Lives as long as the answer is read.
+            let span = tracing::debug_span!(target: SPANS, "model request", model);
             let opened = match body {
-                Ok(body) => endpoint.open(body).await,
+                Ok(body) => endpoint.open(body).instrument(span.clone()).await,
                 Err(error) => Err(endpoint.error("provider_error", &format!("cannot be asked: {error}."))),
             };
             let mut body = match opened {

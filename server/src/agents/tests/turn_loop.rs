@@ -404,13 +404,19 @@ async fn several_answers_at_once() {
     let model = Playback::new(vec![calling(&calls)]);
     let engine = engine(&model, vec![echo("danger")], &["danger"]);
     let asked = execute(&engine, hello()).await;
-    let answers = [("a", approved(false, Some(" too risky "))), ("b", approved(true, None)), ("c", approved(false, Some(" ")))];
+    let answers = [
+        ("a", approved(false, Some(" too risky "))),
+        ("b", approved(true, Some("only once"))),
+        ("c", approved(false, Some(" "))),
+    ];
     let done = resume(&engine, hello(), asked.parts, &answers).await;
     assert_eq!(states(&done), [("a", ToolState::Rejected), ("b", ToolState::Resolved), ("c", ToolState::Rejected)]);
     let told: BTreeMap<_, _> = told(&model).into_iter().collect();
     assert_eq!(told["a"], Outcome::error("Denied by the user: too risky"));
     assert_eq!(told["c"], Outcome::error("Denied by the user."));
-    assert_eq!(model.asked().len(), 2);
+    let asked = model.asked();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[1].conversation.last(), Some(&Item::person("(I allowed the call of danger and say: only once)")));
 }
 
 /// Parts as a crash leaves them.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use turnfast_shared::message::SuspendPayload;
 
 use super::{Tool, ToolContext, ToolEvent, ToolRun};
-use crate::agents::model::ToolDefinition;
+use crate::{agents::model::ToolDefinition, text};
 
 /// Options in one question, and the characters of each. They are buttons for a person, and come back as they are.
 const OPTIONS_MAX: usize = 50;
@@ -70,11 +70,12 @@ impl Tool for AskUser {
     fn question(&self, input: &Value) -> Result<Option<SuspendPayload>, String> {
         let Input { question, options } =
             Input::deserialize(input).map_err(|error| format!("ask_user takes {{question, options?}}: {error}"))?;
-        if question.trim().is_empty() {
+        // As answers are judged: what nobody sees cannot be picked.
+        if text::is_blank(&question) {
             return Err("ask_user takes a question that is not blank".to_owned());
         }
         let options = options.unwrap_or_default();
-        if options.iter().any(|option| option.trim().is_empty()) {
+        if options.iter().any(|option| text::is_blank(option)) {
             return Err("ask_user takes options that are not blank".to_owned());
         }
         if options.len() > OPTIONS_MAX || options.iter().any(|option| option.chars().count() > OPTION_CHARS) {
@@ -98,6 +99,8 @@ mod tests {
         assert!(ask(vec!["x".repeat(OPTION_CHARS); OPTIONS_MAX]).is_ok());
         ask(vec!["x".repeat(OPTION_CHARS + 1)]).unwrap_err();
         ask(vec!["x".to_owned(); OPTIONS_MAX + 1]).unwrap_err();
-        ask(vec![" ".to_owned()]).unwrap_err();
+        for unseen in [" ", "\u{200b}", "\u{ad}"] {
+            ask(vec!["yes".to_owned(), unseen.to_owned()]).unwrap_err();
+        }
     }
 }

@@ -235,7 +235,6 @@ fn what_will_not_work_is_a_warning_with_its_line() {
     let line_of = |text: &str| FULL.lines().position(|line| line.starts_with(text)).unwrap() + 1;
     let said = warnings(FULL);
     let expected = [
-        (line_of("metrics_listen"), "`metrics_listen`: this version has no metrics"),
         (line_of("env = {"), "`OTHER_KEY` of [[mcp_servers]] `files` has no secret: nothing found at env:ABSENT"),
         (line_of("token = \"env:ABSENT\""), "`token` of [[gateways]] `home` has no secret: nothing found at env:ABSENT"),
         (line_of("schedules"), "`schedules` of [[agents]] `assistant`: this version does not run them"),
@@ -251,6 +250,21 @@ fn what_will_not_work_is_a_warning_with_its_line() {
         "9: [[agents]] `o` cannot run: this version does not speak to OpenClaw Gateways",
     ];
     assert_eq!(warnings(lacking), expected);
+}
+
+#[test]
+fn a_key_that_cannot_be_told_from_a_word_is_a_warning() {
+    let config = |key: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("key"), key).unwrap();
+        let file = folder.path().join("turnfast.toml");
+        let text = "[[providers]]\nid = \"p\"\nkind = \"openai\"\nbase_url = \"http://x/v1\"\napi_key = \"file:key\"\n";
+        fs::write(&file, text).unwrap();
+        Config::load(&Overrides { config: Some(file), ..Overrides::default() }).unwrap()
+    };
+    let said = config("ollama").warnings;
+    assert!(said.len() == 1 && said[0].line == 5 && said[0].message.contains("has fewer than 8 bytes"), "{said:?}");
+    assert!(config("s3cr3t-k").warnings.is_empty());
 }
 
 #[test]

@@ -248,7 +248,10 @@ async fn a_link_signs_in_once() {
     let link = house.0.app.auth.create_link(olga.id).await.unwrap();
     let path = format!("/auth/link/{}", link.expose());
     assert_eq!(house.call("HEAD", &path, &[]).await.status, 303);
-    let answer = house.call("GET", &path, &[("sec-fetch-site", "cross-site")]).await;
+    let in_advance = house.call("GET", &path, &[("sec-purpose", "prefetch;prerender")]).await;
+    assert_eq!((in_advance.status, in_advance.headers.get("set-cookie")), (503, None), "nobody has followed it yet");
+    let followed = format!("{path}?utm_source=mail");
+    let answer = house.call("GET", &followed, &[("sec-fetch-site", "cross-site")]).await;
     assert_eq!((answer.status, answer.header("location")), (303, "/"));
     assert_eq!((answer.header("referrer-policy"), answer.header("cache-control")), ("no-referrer", "no-store"));
     assert_eq!(house.call("GET", "/auth/me", &[("cookie", &answer.cookie())]).await.status, 200);

@@ -128,6 +128,10 @@ async fn invalid_request() -> Vec<Answer> {
         ("DELETE", format!("{BASE}/chat/runs/{}", turn.run.replace('-', "")), "runId"),
         ("DELETE", format!("{BASE}/chat/runs/urn:uuid:{}", turn.run), "runId"),
         ("GET", format!("{BASE}/threads/%7B{}%7D", turn.thread), "threadId"),
+        ("POST", format!("{BASE}/chat?sessionId={}", turn.thread), "sessionId"),
+        ("DELETE", format!("{BASE}/threads/{}?force=1", turn.thread), "force"),
+        ("GET", format!("{BASE}/threads/{}?since=1", turn.thread), "since"),
+        ("GET", "/auth/me?x".to_owned(), "x"),
     ] {
         let answer = world.send(method, &path, &[("authorization", &olga)], None).await;
         assert_eq!(answer.json()["field"], json!(field), "{path}");
@@ -209,7 +213,14 @@ async fn turn_already_running() -> Vec<Answer> {
     let active = world.get(&format!("{BASE}/threads/{thread}"), &olga).await.json()["activeExecutionId"].clone();
     assert!(active.is_string());
     assert!(answers.iter().all(|answer| answer.json()["activeExecutionId"] == active));
-    answers
+    // What runs in a thread is for those who may read it.
+    let writes = world.token("olga", &[Scope::AgentExecute], None).await;
+    let unnamed = vec![
+        world.post(&chat(), &writes, json!({ "message": "x", "sessionId": thread })).await,
+        world.send("DELETE", &format!("{BASE}/threads/{thread}"), &[("authorization", &writes)], None).await,
+    ];
+    assert!(unnamed.iter().all(|answer| answer.json().get("activeExecutionId").is_none()), "{unnamed:?}");
+    answers.into_iter().chain(unnamed).collect()
 }
 
 async fn interaction_open() -> Vec<Answer> {
@@ -328,6 +339,7 @@ async fn shutting_down() -> Vec<Answer> {
         world.post(&chat(), &olga, json!({ "message": "x" })).await,
         world.post(&format!("{BASE}/chat/resume"), &olga, answer).await,
         world.send("GET", "/readyz", &[], None).await,
+        world.get("/push", &olga).await,
     ]
 }
 

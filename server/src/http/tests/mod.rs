@@ -30,6 +30,7 @@ use crate::{
     auth::{Auth, Scope, password},
     config::{Config, Overrides, Secret},
     liveness::Alone,
+    metrics::Metrics,
     relay::{Hub, Relay},
     store::{AuthStore, sqlite::SqliteStore},
     turns::{self, Turns},
@@ -149,6 +150,7 @@ impl World {
             liveness: Arc::new(Alone::new(folder.path())),
             continuable: Box::new(|_, _| None),
             max_running_per_user: config.limits.max_running_turns_per_user,
+            metrics: Metrics::default(),
         })
         .await
         .unwrap();
@@ -161,7 +163,16 @@ impl World {
         }
         let streams = CancellationToken::new();
         let catalog = Arc::new(Catalog::new(&config));
-        let app = Arc::new(App { catalog, auth, store: Arc::new(sqlite.clone()), turns, hub, streams, config });
+        let app = Arc::new(App {
+            catalog,
+            auth,
+            store: Arc::new(sqlite.clone()),
+            turns,
+            hub,
+            metrics: Metrics::default(),
+            streams,
+            config,
+        });
         Self { router: router(app.clone()), app, sqlite, now, folder }
     }
 

@@ -150,12 +150,11 @@ impl TurnStore for MemoryStore {
         let record = self.record();
         let Some(thread) = record.thread(key) else { return Ok(None) };
         let changed = thread.messages.iter().filter(|message| message.revision > since.unwrap_or(0));
-        let mut open: Vec<_> = thread.suspensions.iter().filter(|asked| asked.state == Question::Open).collect();
-        open.sort_by(|a, b| a.data.tool_call_id.cmp(&b.data.tool_call_id));
+        let open = thread.suspensions.iter().filter(|asked| asked.state == Question::Open);
         Ok(Some(Snapshot {
             revision: thread.revision,
             active: record.active(key.thread),
-            suspensions: open.into_iter().map(|asked| asked.data.clone()).collect(),
+            suspensions: open.map(|asked| asked.data.clone()).collect(),
             messages: changed.map(recorded_message).collect::<Result<_>>()?,
         }))
     }

@@ -33,6 +33,10 @@ const ACQUIRE: Duration = Duration::from_secs(5);
 const STATEMENT: &str = "10s";
 /// How long a transaction may take as seen from here, and its commit once more.
 const TRANSACTION: Duration = Duration::from_secs(15);
+/// How long the server has for its word that a connection can be used again.
+const GIVE_BACK: Duration = Duration::from_secs(2);
+/// How long [`Store::close`](super::Store) waits for what still runs, and for connections to end.
+const CLOSE: Duration = Duration::from_secs(5);
 /// Pause before a transaction whose outcome is not known is tried again.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -78,9 +82,15 @@ impl PostgresStore {
         &self.options
     }
 
-    /// Where short statements come from.
+    /// Where statements of a command come from, or of a test. A server's are [`statements`](Self::statement): nothing else takes care
+    /// of a connection on which no answer comes.
     pub(crate) fn pool(&self) -> &PgPool {
         &self.pool
+    }
+
+    /// Whether it is closed: then nothing more can be read or written.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.pool.is_closed()
     }
 
     /// Runs `work` in one transaction. `Err` rolls back; where the server broke off at the commit, that is not known, and what is
@@ -110,7 +120,7 @@ impl PostgresStore {
                 Err(failed) => failed,
             };
             in_doubt |= failed.at_commit;
-            if !in_doubt || !matches!(failed.error, StoreError::Unavailable(_)) || self.pool.is_closed() {
+            if !in_doubt || !matches!(failed.error, StoreError::Unavailable(_)) || self.is_closed() {
                 return Err(failed.error);
             }
             tracing::warn!(error = %failed.error, "the database broke off before it said whether an execution began; asking again");
@@ -150,7 +160,7 @@ impl PostgresStore {
     }
 
     /// Runs one statement.
-    async fn statement<T, W>(&self, work: W) -> Result<T, StoreError>
+    pub(crate) async fn statement<T, W>(&self, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
@@ -160,6 +170,9 @@ impl PostgresStore {
 
     /// Runs `work` on a connection of its own, in a task of its own: a caller that is dropped midway, as a request's future is when
     /// the client goes away, must not leave a half-begun transaction on the connection. One that failed is not used again.
+    ///
+    /// The pool asks the server once more before it takes a connection back, and waits for the answer for as long as it takes. Where
+    /// the network swallows everything that would be for ever, and the connection's place in the pool would be lost.
     async fn connected<T, E, W>(&self, work: W) -> Result<T, E>
     where
         T: Send + 'static,
@@ -172,6 +185,10 @@ impl PostgresStore {
             let worked = work(&mut connection).await;
             if worked.is_err() {
                 connection.close_on_drop();
+            } else {
+                let given_back = connection.return_to_pool();
+                // Dropped where it takes too long, and the connection with it.
+                tokio::spawn(async move { tokio::time::timeout(GIVE_BACK, given_back).await });
             }
             worked
         });

@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
-use turnfast_shared::ids::ProcessId;
+use tokio::sync::Barrier;
+use turnfast_shared::{ExecutionStatus, Part, ids::ProcessId};
 use turnfast_test_postgres::Wire;
 
-use super::{PostgresStore, register};
+use super::{CONNECTIONS, PostgresStore, register};
 use crate::store::{
     Store, StoreError, TurnStore,
-    conformance::{self, approval, execution, key, process, resume, suspend, turn},
-    turns::{Admission, Continuation, ContinueOutcome, NewTurn, ResumeAdmission},
+    conformance::{self, approval, end, execution, flush_of, key, process, resume, suspend, text_write, turn},
+    turns::{Admission, Continuation, ContinueOutcome, Flush, FlushOutcome, NewTurn, ResumeAdmission},
 };
 
 async fn open_at(url: &str) -> PostgresStore {
@@ -36,8 +37,69 @@ async fn processes_that_start_at_once_migrate_once() {
     }
 }
 
+/// Has all of the store's connections at work when the network swallows everything, and lets the work end.
+async fn go_silent(store: &PostgresStore, wire: &Wire) {
+    let (begun, go_on) = (Arc::new(Barrier::new(CONNECTIONS as usize + 1)), Arc::new(Barrier::new(CONNECTIONS as usize + 1)));
+    let work: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let (store, begun, go_on) = (store.clone(), begun.clone(), go_on.clone());
+            tokio::spawn(async move {
+                let works = store.statement(move |c| {
+                    Box::pin(async move {
+                        sqlx::query("SELECT 1").execute(c).await?;
+                        begun.wait().await;
+                        go_on.wait().await;
+                        Ok(())
+                    })
+                });
+                works.await
+            })
+        })
+        .collect();
+    begun.wait().await;
+    wire.swallow();
+    go_on.wait().await;
+    for work in work {
+        work.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn connections_that_went_silent_are_replaced() {
+    let wire = Wire::to(&turnfast_test_postgres::database().unwrap()).unwrap();
+    let store = PostgresStore::open(wire.url()).await.unwrap();
+    go_silent(&store, &wire).await;
+    wire.mend();
+    while store.running_processes().await.is_err() {}
+}
+
+#[tokio::test]
+async fn a_database_that_went_silent_does_not_keep_a_process_from_ending() {
+    let wire = Wire::to(&turnfast_test_postgres::database().unwrap()).unwrap();
+    let store = PostgresStore::open(wire.url()).await.unwrap();
+    go_silent(&store, &wire).await;
+    TurnStore::close(&store).await;
+}
+
 async fn forget(store: &PostgresStore, process: ProcessId) {
     sqlx::query("DELETE FROM processes WHERE id = $1").bind(process.0).execute(store.pool()).await.unwrap();
+}
+
+/// Else whoever recovers it would end its message as it was when they looked.
+#[tokio::test]
+async fn a_process_that_was_forgotten_writes_nothing_more() {
+    let (store, ()) = open().await;
+    store.admit(turn(key(1), 1)).await.unwrap();
+    let write = async |flush: Flush| store.flush([flush].into()).await.unwrap()[0];
+    let saying = |text: &str| Flush { parts: vec![text_write(0, 0, text)], ..flush_of(key(1), 1) };
+    assert!(matches!(write(saying("half a")).await, FlushOutcome::Written { .. }));
+    forget(&store, process(1)).await;
+    assert_eq!(write(saying("half a word")).await, FlushOutcome::Fenced);
+    let orphan = store.orphans(process(1)).await.unwrap().remove(0);
+    assert_eq!(orphan.parts, [Part::Text { text: "half a".to_owned() }]);
+    let end = Some(end(ExecutionStatus::Interrupted, &orphan.parts));
+    let ended = write(Flush { end, by_survivor: true, ..flush_of(key(1), 1) }).await;
+    assert!(matches!(ended, FlushOutcome::Written { ended: true, .. }));
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::store::{
     StoreError, TurnStore,
-    postgres::{PostgresStore, lock_user, without_nul},
+    postgres::{CLOSE, PostgresStore, lock_user, without_nul},
     turns::{
         Admission, Attachment, Continuation, ContinueOutcome, DeleteOutcome, End, Expired, Flush, FlushOutcome, NewResume,
         NewTurn, Orphan, RecordedMessage, ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor,
@@ -268,8 +268,13 @@ impl TurnStore for PostgresStore {
 
     async fn close(&self) {
         self.running.close();
-        self.running.wait().await;
-        self.pool.close().await;
+        let closing = async {
+            self.running.wait().await;
+            self.pool.close().await;
+        };
+        if tokio::time::timeout(CLOSE, closing).await.is_err() {
+            tracing::warn!("the database does not answer; its connections end with this process");
+        }
     }
 }
 
@@ -524,14 +529,18 @@ async fn flush(c: &mut PgConnection, flushes: &[Flush]) -> Result<Vec<FlushOutco
     sqlx::query("SELECT id FROM threads WHERE id = ANY($1) ORDER BY id FOR UPDATE").bind(&threads).execute(&mut *c).await?;
     let executions: Vec<Uuid> = flushes.iter().map(|f| f.execution.0).collect();
     let processes: Vec<Uuid> = flushes.iter().map(|f| f.process.0).collect();
+    let survivors: Vec<bool> = flushes.iter().map(|f| f.by_survivor).collect();
+    // Whoever recovers a process forgets it first, which waits for transactions that hold its row; later ones find none.
     let rows: Vec<(i64, i64, bool)> = sqlx::query_as(
         "SELECT f.slot, e.message_pk, e.cancel_requested
-         FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS f (execution, process, slot)
+         FROM unnest($1::uuid[], $2::uuid[], $3::bool[]) WITH ORDINALITY AS f (execution, process, by_survivor, slot)
          JOIN executions e ON e.id = f.execution AND e.process_id = f.process
-         WHERE e.status = 'running'",
+         WHERE e.status = 'running'
+           AND (f.by_survivor OR EXISTS (SELECT 1 FROM processes p WHERE p.id = f.process FOR KEY SHARE))",
     )
     .bind(&executions)
     .bind(&processes)
+    .bind(&survivors)
     .fetch_all(&mut *c)
     .await?;
     let owned = rows
@@ -682,7 +691,8 @@ async fn write_end(c: &mut PgConnection, live: &LiveFlush<'_>, end: &End) -> Res
     }
     for suspension in &end.suspensions {
         sqlx::query(
-            "INSERT INTO suspensions (message_pk, tool_call_id, thread_id, state, data) VALUES ($1, $2, $3, 'open', $4)
+            "INSERT INTO suspensions (message_pk, tool_call_id, thread_id, state, data, position)
+             VALUES ($1, $2, $3, 'open', $4, (SELECT COUNT(*) FROM suspensions WHERE message_pk = $1))
              ON CONFLICT DO NOTHING",
         )
         .bind(live.message_pk)
@@ -920,7 +930,7 @@ async fn snapshot(c: &mut PgConnection, key: &ThreadKey, since: Option<u64>) -> 
         messages.push(recorded_message(c, row).await?);
     }
     let suspensions = sqlx::query(
-        "SELECT data FROM suspensions WHERE thread_id = $1 AND state = 'open' ORDER BY message_pk, tool_call_id COLLATE \"C\"",
+        "SELECT data FROM suspensions WHERE thread_id = $1 AND state = 'open' ORDER BY message_pk, position, tool_call_id COLLATE \"C\"",
     )
     .bind(key.thread.0)
     .fetch_all(&mut *c)

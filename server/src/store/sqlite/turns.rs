@@ -551,7 +551,8 @@ async fn write_end(c: &mut SqliteConnection, live: &LiveFlush<'_>, end: &End) ->
     }
     for suspension in &end.suspensions {
         sqlx::query(
-            "INSERT INTO suspensions (message_pk, tool_call_id, thread_id, state, data) VALUES (?1, ?2, ?3, 'open', ?4)
+            "INSERT INTO suspensions (message_pk, tool_call_id, thread_id, state, data, position)
+             VALUES (?1, ?2, ?3, 'open', ?4, (SELECT COUNT(*) FROM suspensions WHERE message_pk = ?1))
              ON CONFLICT DO NOTHING",
         )
         .bind(live.message_pk)
@@ -790,11 +791,12 @@ async fn snapshot(c: &mut SqliteConnection, key: &ThreadKey, since: Option<u64>)
     for row in &rows {
         messages.push(recorded_message(c, row).await?);
     }
-    let suspensions =
-        sqlx::query("SELECT data FROM suspensions WHERE thread_id = ?1 AND state = 'open' ORDER BY message_pk, tool_call_id")
-            .bind(key.thread.to_string())
-            .fetch_all(&mut *c)
-            .await?;
+    let suspensions = sqlx::query(
+        "SELECT data FROM suspensions WHERE thread_id = ?1 AND state = 'open' ORDER BY message_pk, position, tool_call_id",
+    )
+    .bind(key.thread.to_string())
+    .fetch_all(&mut *c)
+    .await?;
     Ok(Some(Snapshot {
         revision: unsigned(&thread, "revision")?,
         active: optional(&thread, "active")?,

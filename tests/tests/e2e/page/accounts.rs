@@ -3,7 +3,7 @@
 use anyhow::Result;
 use turnfast_tests::browser::Browser;
 
-use super::{ask, fill_in, holds, pictures, send, sign_in, sign_in_at};
+use super::{ask, fill_in, holds, inspect, send, sign_in, sign_in_at};
 use crate::House;
 
 /// What a person finds in the message box.
@@ -69,7 +69,7 @@ async fn every_tab_shows_a_sign_out_at_once_and_comes_back_for_the_same_person()
         browser.switch_to(tab).await?;
         shows_nobody(&browser, &["word3", "alice", "half a thought"]).await?;
     }
-    pictures(&browser, "signed-out").await?;
+    inspect(&browser, "signed-out").await?;
     browser.shows("turnfast user link NAME").await?;
     house.provider.release("gate").await?;
     house.provider.end_of(0).await?;

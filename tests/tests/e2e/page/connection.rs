@@ -2,17 +2,14 @@
 
 use anyhow::Result;
 use http::Method;
-use serde_json::json;
 use turnfast_tests::browser::Browser;
 
-use super::{answered, ask, messages, pictures, send, sign_in};
+use super::{answered, ask, inspect, messages, send, sign_in};
 use crate::House;
 
 /// Lets no read of a thread through, or all of them again.
 async fn block_reads(browser: &Browser, blocked: bool) -> Result<()> {
-    browser.devtools("Network.enable", json!({})).await?;
-    let urls: &[&str] = if blocked { &["*/messages*"] } else { &[] };
-    browser.devtools("Network.setBlockedURLs", json!({"urls": urls})).await.map(drop)
+    browser.block(if blocked { &["*/messages*"] } else { &[] }).await
 }
 
 async fn status(browser: &Browser) -> Result<String> {
@@ -30,7 +27,7 @@ async fn of_a_server_that_is_gone_the_page_says_no_more_than_it_knows() -> Resul
     browser.shows("Connection lost. A turn does not need it; this page catches up when it is back.").await?;
     assert!(!browser.text().await?.contains("runs on"));
     assert!(messages(&browser).await?.contains("word1 word2 word3"));
-    pictures(&browser, "connection-lost").await
+    inspect(&browser, "connection-lost").await
 }
 
 #[tokio::test]
@@ -43,7 +40,7 @@ async fn a_server_that_restarts_is_said_to_and_the_page_catches_up() -> Result<(
     let listens = house.server.address().to_owned();
     house.server.ask_to_end()?;
     browser.shows("The server is restarting. This page catches up when it is back.").await?;
-    pictures(&browser, "restarting").await?;
+    inspect(&browser, "restarting").await?;
     house.provider.release("gate").await?;
     house.server.ended().await?;
     let _server = house.installation.serve_at(&listens).await?;
@@ -65,7 +62,7 @@ async fn when_nothing_is_tried_any_more_there_is_a_way_out() -> Result<()> {
     browser.shows("Reconnecting…").await?;
     browser.shows("Not up to date.").await?;
     assert!(!status(&browser).await?.contains("Reconnecting"));
-    pictures(&browser, "not-up-to-date").await?;
+    inspect(&browser, "not-up-to-date").await?;
     block_reads(&browser, false).await?;
     browser.role("button", "Try again").await?.click().await?;
     super::holds(&browser, "return document.querySelector('[data-testid=status]').innerText === ''").await?;
@@ -84,7 +81,7 @@ async fn a_first_load_that_fails_claims_to_show_nothing() -> Result<()> {
     browser.shows("Not loaded yet. Trying again…").await?;
     browser.shows("The conversation could not be loaded").await?;
     assert_eq!(status(&browser).await?, "");
-    pictures(&browser, "load-failed").await?;
+    inspect(&browser, "load-failed").await?;
     block_reads(&browser, false).await?;
     browser.role("button", "Try again").await?.click().await?;
     browser.shows("first").await
@@ -105,12 +102,12 @@ async fn a_conversation_that_was_deleted_elsewhere_is_said_to_be() -> Result<()>
     let thread = address.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default().to_owned();
     let deleted = house.alice.agent(Method::DELETE, "assistant", &format!("/threads/{thread}")).send().await?;
     assert_eq!(deleted.status(), 204);
-    browser.shows("This conversation was deleted.").await?;
+    browser.shows("This conversation is gone").await?;
     browser.role("heading", title).await?;
     assert!(!browser.text().await?.contains("Reconnecting"));
-    pictures(&browser, "deleted").await?;
+    inspect(&browser, "deleted").await?;
     browser.role("button", "Start a new one").await?.click().await?;
-    browser.hides("This conversation was deleted.").await?;
+    browser.hides("This conversation is gone").await?;
     super::holds(&browser, "return document.querySelector('#composer')?.value === 'not lost'").await
 }
 
@@ -124,7 +121,7 @@ async fn what_is_sent_offline_is_not_sent_and_says_so() -> Result<()> {
     send(&browser, "[[say:hello]]").await?;
     browser.shows("The message was not sent. You are offline. It stays in the box.").await?;
     super::in_sight(&browser, "[data-testid=trouble]").await?;
-    pictures(&browser, "sent-offline").await?;
+    inspect(&browser, "sent-offline").await?;
     browser.offline(false).await?;
     browser.shows("send it again").await?;
     browser.role("button", "Send").await?.click().await?;

@@ -7,7 +7,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::json;
 use turnfast_tests::browser::Browser;
 
-use super::{answered, ask, holds, in_sight, pictures, send, sign_in, sign_in_at};
+use super::{answered, ask, holds, in_sight, inspect, send, sign_in, sign_in_at};
 use crate::House;
 
 /// A picture of one red dot.
@@ -35,7 +35,7 @@ async fn files_are_chosen_taken_back_sent_and_shown() -> Result<()> {
     for name in ["dot.png", "notes.md", "spare.txt"] {
         browser.role("button", &format!("Remove {name}")).await?;
     }
-    pictures(&browser, "files-chosen").await?;
+    inspect(&browser, "files-chosen").await?;
     choose(&browser, &house, &[("fourth.txt", b"too many")]).await?;
     browser.shows("Only 3 files go with one message").await?;
 
@@ -50,7 +50,7 @@ async fn files_are_chosen_taken_back_sent_and_shown() -> Result<()> {
         in_sight(&browser, "[data-testid=file-trouble]").await?;
         assert_eq!(browser.count("[data-testid=chosen-file]").await?, 2, "{name} is not added");
     }
-    pictures(&browser, "files-refused").await?;
+    inspect(&browser, "files-refused").await?;
 
     send(&browser, "[[words:1]][[hold:gate]]").await?;
     browser.shows("word1").await?;
@@ -63,7 +63,7 @@ async fn files_are_chosen_taken_back_sent_and_shown() -> Result<()> {
         .await?;
     let link = browser.role("link", "notes.md text/markdown, 7 B").await?;
     assert_eq!(link.attr("download").await?.as_deref(), Some("notes.md"));
-    pictures(&browser, "files-sent").await?;
+    inspect(&browser, "files-sent").await?;
     let content = &house.provider.request(0).await?.body["messages"][1]["content"];
     assert_eq!(content[1]["image_url"]["url"], json!(format!("data:image/png;base64,{DOT}")));
     let errors = browser.console_errors().await?;

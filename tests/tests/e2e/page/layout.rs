@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::json;
 use turnfast_tests::browser::Browser;
 
-use super::{answered, ask, fill, holds, in_sight, pictures, send, sign_in};
+use super::{answered, ask, fill, holds, in_sight, inspect, send, sign_in};
 use crate::House;
 
 const ESCAPE: &str = "\u{e00c}";
@@ -23,7 +23,7 @@ async fn a_long_word_breaks_no_dialog() -> Result<()> {
     in_sight(&browser, "[data-testid=delete-confirm]").await?;
     let wide = "const dialog = document.querySelector('dialog'); return dialog.scrollWidth > dialog.clientWidth";
     assert_eq!(ask(&browser, wide).await?, false, "the dialog scrolls sideways");
-    pictures(&browser, "delete-long").await
+    inspect(&browser, "delete-long").await
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn an_open_drawer_is_all_there_is_and_escape_closes_it() -> Result<()> {
     }
     browser.role("button", "Conversations").await?.click().await?;
     holds(&browser, "return document.querySelector('main').inert").await?;
-    pictures(&browser, "drawer").await?;
+    inspect(&browser, "drawer").await?;
     // There is no drawer on a wide page, so nothing is left inert.
     holds(&browser, "return !document.querySelector('main').inert").await
 }
@@ -63,7 +63,7 @@ async fn texts_run_the_way_their_script_does() -> Result<()> {
         return [it('.prose ul').paddingRight !== '0px', it('.prose ul').paddingLeft, it('.prose blockquote').borderRightWidth, \
         it('.prose blockquote').borderLeftWidth]";
     assert_eq!(ask(&browser, mirrored).await?, json!([true, "0px", "3px", "0px"]));
-    pictures(&browser, "right-to-left").await
+    inspect(&browser, "right-to-left").await
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn the_list_says_who_waits_for_whom() -> Result<()> {
     browser.role("button", "blue").await?;
     let listed = "return document.querySelector('[data-testid=thread-item]')?.innerText.includes('Waiting for you') === true";
     holds(&browser, listed).await?;
-    pictures(&browser, "waiting").await?;
+    inspect(&browser, "waiting").await?;
     browser.role("button", "blue").await?.click().await?;
     answered(&browser, 1, "success").await?;
     browser.hides("Waiting for you").await
@@ -138,7 +138,7 @@ async fn a_page_that_broke_says_so_and_can_be_loaded_again() -> Result<()> {
     ask(&browser, sabotage).await?;
     send(&browser, "[[say:recorded all the same]]").await?;
     browser.shows("This page has stopped working. Replies and all that was recorded are safe at the server.").await?;
-    pictures(&browser, "panic").await?;
+    inspect(&browser, "panic").await?;
     browser.role("button", "Reload the page").await?.click().await?;
     browser.label("Message").await?;
     browser.shows("[[say:recorded all the same]]").await

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use turnfast_tests::browser::Browser;
 
-use super::{fill, in_sight, pictures, send, sign_in, sign_in_at};
+use super::{fill, in_sight, inspect, send, sign_in, sign_in_at};
 use crate::House;
 
 /// Waits for the note on what went wrong, in sight, and returns its words.
@@ -24,7 +24,7 @@ async fn what_was_not_sent_is_said_beside_the_message_box() -> Result<()> {
     send(&browser, "hello").await?;
     let said = trouble(&browser).await?;
     assert!(said.starts_with("The message was not sent. That is more at once than this server allows."), "{said}");
-    pictures(&browser, "not-sent").await?;
+    inspect(&browser, "not-sent").await?;
 
     // A tall draft takes the room of what stands above it, and not that of the note.
     browser.web().refresh().await?;
@@ -66,7 +66,7 @@ async fn a_viewer_is_told_that_this_is_for_reading() -> Result<()> {
     browser.console_errors().await?;
     browser.shows("You can read here, but not send.").await?;
     assert_eq!(browser.count("textarea, [data-testid=new-thread], [type=file]").await?, 0, "nothing pretends to send");
-    pictures(&browser, "viewer").await?;
+    inspect(&browser, "viewer").await?;
     assert_eq!(browser.console_errors().await?, Vec::<String>::new());
     Ok(())
 }

@@ -338,6 +338,22 @@ fn several_tool_calls() {
     };
     let rows = [
         (
+            "one index, two ids, no arguments",
+            vec![
+                piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
+                piece(json!({"index": 0, "id": "b", "function": {"name": "f", "arguments": ""}})),
+            ],
+            vec![(Some("a".to_owned()), "f".to_owned(), json!({})), (Some("b".to_owned()), "f".to_owned(), json!({}))],
+        ),
+        (
+            "indexes as text, and below nought",
+            vec![
+                piece(json!({"index": "0", "id": "a", "function": {"name": "f", "arguments": "{\"n\":1}"}})),
+                piece(json!({"index": -1, "id": "b", "function": {"name": "f", "arguments": "{\"n\":2}"}})),
+            ],
+            ids(Some("a"), Some("b")),
+        ),
+        (
             "interleaved by index",
             vec![
                 piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
