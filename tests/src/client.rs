@@ -62,6 +62,12 @@ impl Client {
         Ok(Self { http: http()?, url: url.to_owned(), token: token.to_owned(), project: PROJECT.to_owned() })
     }
 
+    /// Another caller, perhaps of another server, over the same HTTP client.
+    #[must_use]
+    pub fn with(&self, url: &str, token: &str) -> Self {
+        Self { url: url.to_owned(), token: token.to_owned(), ..self.clone() }
+    }
+
     /// The same caller, at another server.
     #[must_use]
     pub fn at(self, url: &str) -> Self {

@@ -25,8 +25,6 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::client::http;
-
 /// How long a line waits for what a mutant keeps back.
 const SOON: Duration = Duration::from_secs(3);
 
@@ -176,16 +174,17 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Puts one before the server at `upstream`, broken like `mutant`; `None`: not at all. `token` is that of the first user.
+    /// Puts one before the server at `upstream`, broken like `mutant`; `None`: not at all. `token` is that of the first user. It asks
+    /// the server by `http`.
     ///
     /// # Errors
     /// No port is to be had.
-    pub async fn start(mutant: Option<&Mutant>, upstream: &str, token: &str) -> Result<Self> {
+    pub async fn start(mutant: Option<&Mutant>, upstream: &str, token: &str, http: reqwest::Client) -> Result<Self> {
         let shared = Shared {
             fault: mutant.map(|mutant| mutant.fault),
             upstream: upstream.to_owned(),
             token: token.to_owned(),
-            http: http()?,
+            http,
             memory: Memory::default(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await?;

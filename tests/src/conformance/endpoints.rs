@@ -50,7 +50,7 @@ pub(super) const CASES: &[Case] = cases! {
     "3 GET /healthz, /readyz", "Both answer without credentials" => test health;
     "3 GET /openapi.json", "The description of the interface, with every row of the table, without credentials" => test openapi;
     "3 GET /metrics", "Whoever reaches the server's address reaches no metrics" => test no_metrics_here;
-    "3 GET /metrics on its own listener", "Metrics, for whoever reaches that address" => missing "this version has no metrics; `metrics_listen` says so";
+    "3 GET /metrics on its own listener", "Metrics, for whoever reaches that address" => elsewhere "tests/tests/e2e/operations.rs", "metrics_are_on_a_listener_of_their_own";
 };
 
 async fn chat(house: Arc<House>) -> Result<()> {
@@ -185,7 +185,7 @@ async fn messages(house: Arc<House>) -> Result<()> {
 }
 
 async fn stop(house: Arc<House>) -> Result<()> {
-    let mut live = house.say("/slow 100").await?;
+    let mut live = house.say("/slow 600").await?;
     let started = live.started;
     let path = format!("/chat/{}/executions/{}", started.thread, started.execution);
     let asked: Value = answer(house.at(&house.owner, Method::DELETE, &path)).await?;
@@ -245,7 +245,7 @@ async fn threads_limit(house: Arc<House>) -> Result<()> {
         same(&format!("limit={bad}"), (refused.code, refused.field.as_deref()), (Code::InvalidRequest, Some("limit")))?;
     }
     for _ in 0..21 {
-        house.turn("one of many").await?;
+        house.turn("/long 1").await?;
     }
     same("a page without a limit", page(&house, "").await?.threads.len(), 20)?;
     same("a page of one", page(&house, "?limit=1").await?.threads.len(), 1)?;
@@ -264,7 +264,7 @@ async fn thread(house: Arc<House>) -> Result<()> {
     same("the title", row.title.as_str(), "Which way is up?")?;
     same("the revision", row.revision, house.read(thread).await?.revision)?;
     same("nothing runs", row.active_execution_id, None)?;
-    let running = house.say_in(thread, "/slow 100").await?.started;
+    let running = house.say_in(thread, "/slow 600").await?.started;
     same("what runs", read_thread(&house, thread).await?.active_execution_id, Some(running.execution))?;
     house.stop(thread, running.execution).await?;
     Ok(())
@@ -284,7 +284,7 @@ async fn rename(house: Arc<House>) -> Result<()> {
 }
 
 async fn delete(house: Arc<House>) -> Result<()> {
-    let live = house.say("/slow 100").await?;
+    let live = house.say("/slow 600").await?;
     let started = live.started;
     let delete = || house.at(&house.second, Method::DELETE, &format!("/threads/{}", started.thread));
     let refused = refusal(delete()).await?;

@@ -179,7 +179,7 @@ async fn not_found(house: Arc<House>) -> Result<()> {
 }
 
 async fn turn_already_running(house: Arc<House>) -> Result<()> {
-    let started = house.say("/slow 100").await?.started;
+    let started = house.say("/slow 600").await?.started;
     let refused = refusal(house.chat(&json!({"message": "me too", "sessionId": started.thread}))).await?;
     same("the refusal", (refused.status, refused.code), (409, Code::TurnAlreadyRunning))?;
     same("the execution that it names", refused.active_execution_id, Some(started.execution))?;

@@ -157,13 +157,15 @@ async fn racing_submits(house: Arc<House>) -> Result<()> {
     let thread = house.turn("hello").await?.started.thread;
     let requests = [&house.owner, &house.second, &house.owner, &house.second]
         .into_iter()
-        .map(|who| house.at(who, Method::POST, "/chat").json(&json!({"message": "/slow 3", "sessionId": thread})))
+        .map(|who| house.at(who, Method::POST, "/chat").json(&json!({"message": "/slow 600", "sessionId": thread})))
         .collect();
     let answers = at_once(requests).await?;
     same("turns that were started", answers.iter().filter(|(status, _)| *status == 200).count(), 1)?;
     for (status, body) in answers.iter().filter(|(status, _)| *status != 200) {
         same("the others", (*status, &body["code"]), (409, &json!("turn_already_running")))?;
     }
+    let running = house.read(thread).await?.active_execution_id.context("the turn that was accepted")?;
+    house.stop(thread, running).await?;
     house.settled(thread).await?;
     same("the messages", house.read(thread).await?.messages.len(), 4)?;
     let stranger = house.at(&house.other, Method::POST, "/chat").json(&json!({"message": "hi", "sessionId": thread}));

@@ -58,12 +58,12 @@ impl House {
     pub fn new(mut target: Target) -> Result<Self> {
         target.url.truncate(target.url.trim_end_matches('/').len());
         let second = target.second_url.clone().unwrap_or_else(|| target.url.clone());
-        let client = |url: &str, token: &str| Ok::<_, anyhow::Error>(Client::new(url, token)?.in_project(&target.project));
+        let owner = Client::new(&target.url, &target.token)?.in_project(&target.project);
         Ok(Self {
-            owner: client(&target.url, &target.token)?,
-            second: client(second.trim_end_matches('/'), &target.token)?,
-            other: client(&target.url, &target.other_token)?,
-            nobody: client(&target.url, "")?,
+            second: owner.with(second.trim_end_matches('/'), &target.token),
+            other: owner.with(&target.url, &target.other_token),
+            nobody: owner.with(&target.url, ""),
+            owner,
             target,
         })
     }

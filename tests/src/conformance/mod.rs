@@ -45,8 +45,6 @@ enum How {
     Alone(fn(Arc<House>) -> Running),
     /// By a test of the project that is no black box: its file and name.
     Elsewhere(&'static str, &'static str),
-    /// Not at all: why.
-    Missing(&'static str),
 }
 
 /// One line of the contract.
@@ -65,11 +63,9 @@ impl std::fmt::Debug for Case {
     }
 }
 
-/// Makes a list of cases: `id, what it shows => test function`, or `=> alone function`, `=> elsewhere "file", "function"`, or
-/// `=> missing "why"`.
+/// Makes a list of cases: `id, what it shows => test function`, or `=> alone function`, or `=> elsewhere "file", "function"`.
 macro_rules! cases {
     (@how elsewhere $file:literal, $name:literal) => { $crate::conformance::How::Elsewhere($file, $name) };
-    (@how missing $why:literal) => { $crate::conformance::How::Missing($why) };
     (@how alone $function:path) => { $crate::conformance::How::Alone(|house| Box::pin($function(house))) };
     (@how test $function:path) => { $crate::conformance::How::Test(|house| Box::pin($function(house))) };
     ($($id:literal, $shows:literal => $how:ident $($what:tt),+;)*) => {
@@ -102,7 +98,7 @@ pub enum Outcome {
     Passed,
     /// It does not; why.
     Failed(String),
-    /// Not tried: another test shows it, or nothing does.
+    /// Another test shows it.
     Elsewhere,
 }
 
@@ -130,10 +126,10 @@ impl Report {
              name the test that shows them. The numbers are those of the contract's sections and promises.\n\n",
         );
         text.push_str(
-            "The lines are tested themselves: `tests/src/mutants.rs` has a proxy that breaks one thing of the contract (an event, a\n\
-             field, a header, a status, a notification, what becomes of a request), a hundred of them, and `cargo xtask test` runs\n\
-             each against the lines that must fail of it, after all lines have passed through the same proxy when it breaks nothing.\n\
-             No line that says \"ok\" is without such a mutant.\n\n",
+            "The lines are tested themselves: `tests/src/mutants.rs` lists more than a hundred proxies that break one thing of the contract\n\
+             each (an event, a field, a header, a status, a notification, what becomes of a request). `cargo xtask test` holds each\n\
+             before a server and runs the lines that must fail of it (`tests/tests/e2e/conformance.rs`), after all lines have passed\n\
+             through a proxy that breaks nothing. No line that says \"ok\" is without such a mutant.\n\n",
         );
         let _ =
             write!(text, "`cargo xtask conformance --write` writes this page. Last run: {passed} passed, {failed} failed.\n\n");
@@ -143,7 +139,6 @@ impl Report {
                 (Outcome::Passed, _) => "ok".to_owned(),
                 (Outcome::Failed(_), _) => "**failed**".to_owned(),
                 (Outcome::Elsewhere, How::Elsewhere(file, name)) => format!("`{file}`: `{name}`"),
-                (Outcome::Elsewhere, How::Missing(why)) => format!("**missing**: {why}"),
                 (Outcome::Elsewhere, _) => String::new(),
             };
             let _ = writeln!(text, "| {} | {} | {result} |", case.id, case.shows);
@@ -212,7 +207,7 @@ impl Case {
     pub async fn run(&self, house: Arc<House>) -> Outcome {
         match self.how {
             How::Test(function) | How::Alone(function) => outcome(house, function).await,
-            How::Elsewhere(..) | How::Missing(_) => Outcome::Elsewhere,
+            How::Elsewhere(..) => Outcome::Elsewhere,
         }
     }
 }

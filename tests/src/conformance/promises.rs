@@ -106,7 +106,7 @@ async fn every_change_raises_the_revision(house: Arc<House>) -> Result<()> {
 
 async fn accepted_first(house: Arc<House>) -> Result<()> {
     // That it is the first event, every stream of this suite makes sure of.
-    let live = house.say("/slow 100").await?;
+    let live = house.say("/slow 600").await?;
     let started = live.started;
     let read = house.second.read(house.agent(), started.thread).await?;
     same("the active execution", read.active_execution_id, Some(started.execution))?;
@@ -134,20 +134,20 @@ async fn nothing_before_acceptance(house: Arc<House>) -> Result<()> {
 }
 
 async fn the_turn_outlives_its_connection(house: Arc<House>) -> Result<()> {
-    let mut live = house.say("/slow 20").await?;
+    let mut live = house.say("/slow 40").await?;
     live.until("a first delta", |event| matches!(event, Event::TextDelta { .. })).await?;
     let started = live.started;
     drop(live);
     let message = house.settled(started.thread).await?;
     same("the message", message.id, started.assistant)?;
     same("its status", message.execution_status, Some(ExecutionStatus::Success))?;
-    ensure!(message.text().contains("word1 word2 word3") && message.text().ends_with(" word19 word20"), "{}", message.text());
+    ensure!(message.text().contains("word1 word2 word3") && message.text().ends_with(" word39 word40"), "{}", message.text());
     same("the messages", house.read(started.thread).await?.messages.len(), 2)
 }
 
 async fn others_read_and_are_told(house: Arc<House>) -> Result<()> {
     let mut push = house.second.push().await?;
-    let mut live = house.say("/slow 20").await?;
+    let mut live = house.say("/slow 600").await?;
     let started = live.started;
     within("a notification", async {
         while push.update().await?.is_none_or(|update| update.thread_id != started.thread) {}
@@ -157,17 +157,19 @@ async fn others_read_and_are_told(house: Arc<House>) -> Result<()> {
     let during = house.read_until(started.thread, "text of the turn that runs", |read| text_of(read).contains("word2")).await?;
     same("the active execution", during.active_execution_id, Some(started.execution))?;
     same("its status", assistant(&during)?.execution_status, Some(ExecutionStatus::Running))?;
-    same("its end", live.done().await?, ExecutionStatus::Success)?;
+    house.stop(started.thread, started.execution).await?;
+    live.done().await?;
     let after = house.settled(started.thread).await?;
     ensure!(after.text().starts_with(&text_of(&during)), "{:?} does not go on from {:?}", after.text(), text_of(&during));
     Ok(())
 }
 
 async fn reads_never_go_back(house: Arc<House>) -> Result<()> {
-    let live = house.say("/slow 20").await?;
-    let thread = live.started.thread;
+    let live = house.say("/slow 600").await?;
+    let (thread, execution) = (live.started.thread, live.started.execution);
     drop(live);
     let mut last: Option<ThreadSnapshot> = None;
+    let mut changes = 0;
     let reads = async {
         loop {
             for client in [&house.owner, &house.second] {
@@ -178,6 +180,13 @@ async fn reads_never_go_back(house: Arc<House>) -> Result<()> {
                     ensure!(read.revision > last.revision || read == *last, "two states of one revision: {last:#?} {read:#?}");
                 }
                 let over = read.active_execution_id.is_none();
+                if last.as_ref().is_none_or(|last| read.revision > last.revision) {
+                    changes += 1;
+                    // Enough has been seen; the end comes too.
+                    if changes == 5 {
+                        house.stop(thread, execution).await?;
+                    }
+                }
                 last = Some(read);
                 if over {
                     return Ok(());
@@ -190,7 +199,7 @@ async fn reads_never_go_back(house: Arc<House>) -> Result<()> {
 
 async fn a_stop_names_one_execution(house: Arc<House>) -> Result<()> {
     let first = house.turn("first").await?.started;
-    let mut second = house.say_in(first.thread, "/slow 100").await?;
+    let mut second = house.say_in(first.thread, "/slow 600").await?;
     same("the Stop", house.stop(first.thread, first.execution).await?, false)?;
     same("what runs", house.read(first.thread).await?.active_execution_id, Some(second.started.execution))?;
     same("its own Stop", house.stop(first.thread, second.started.execution).await?, true)?;
@@ -198,7 +207,7 @@ async fn a_stop_names_one_execution(house: Arc<House>) -> Result<()> {
 }
 
 async fn one_turn_at_a_time(house: Arc<House>) -> Result<()> {
-    let mut live = house.say("/slow 20").await?;
+    let mut live = house.say("/slow 600").await?;
     let started = live.started;
     let before = house.read(started.thread).await?.messages.len();
     let competing = ChatRequest { message: "me too".to_owned(), session_id: Some(started.thread), ..ChatRequest::default() };
@@ -206,11 +215,12 @@ async fn one_turn_at_a_time(house: Arc<House>) -> Result<()> {
     same("the refusal", refused.code, Code::TurnAlreadyRunning)?;
     same("the execution that it names", refused.active_execution_id, Some(started.execution))?;
     same("messages after it", house.read(started.thread).await?.messages.len(), before)?;
-    same("the running turn", live.done().await?, ExecutionStatus::Success)?;
+    house.stop(started.thread, started.execution).await?;
+    same("the running turn", live.done().await?, ExecutionStatus::Cancelled)?;
     same("the same submit afterwards", house.say_as(&competing).await?.done().await?, ExecutionStatus::Success)?;
     let read = house.read(started.thread).await?;
     let said: Vec<_> = read.messages.iter().filter(|message| message.role == Role::User).map(|message| message.text()).collect();
-    same("what was said", said, vec!["/slow 20".to_owned(), "me too".to_owned()])
+    same("what was said", said, vec!["/slow 600".to_owned(), "me too".to_owned()])
 }
 
 async fn private_threads_do_not_exist(house: Arc<House>) -> Result<()> {

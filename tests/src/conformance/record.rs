@@ -107,7 +107,7 @@ async fn statuses(house: Arc<House>) -> Result<()> {
     same("/ask", status(waiting.thread).await?, json!("suspended"))?;
     house.stop(waiting.thread, waiting.execution).await?;
     same("/ask, stopped", status(waiting.thread).await?, json!("cancelled"))?;
-    let mut live = house.say("/slow 100").await?;
+    let mut live = house.say("/slow 600").await?;
     same("/slow", status(live.started.thread).await?, json!("running"))?;
     house.stop(live.started.thread, live.started.execution).await?;
     live.rest().await?;
@@ -136,7 +136,7 @@ async fn tool_states(house: Arc<House>) -> Result<()> {
     same("/approve", state(waiting.thread).await?, json!("suspended"))?;
     house.resume(&asked, ResumeData::Approval { approved: false, reason: None }).await?.done().await?;
     same("/approve, denied", state(waiting.thread).await?, json!("rejected"))?;
-    let mut live = house.say("/delegate 500").await?;
+    let mut live = house.say("/delegate 1000").await?;
     live.until("a child", |event| matches!(event, Event::SubagentChunk { .. })).await?;
     same("/delegate", state(live.started.thread).await?, json!("running"))?;
     house.stop(live.started.thread, live.started.execution).await?;
@@ -282,7 +282,7 @@ async fn child_budget(house: Arc<House>) -> Result<()> {
 }
 
 async fn child_progress(house: Arc<House>) -> Result<()> {
-    let live = house.say("/delegate 100").await?;
+    let live = house.say("/delegate 1000").await?;
     let started = live.started;
     let during = house
         .read_until(started.thread, "the child's first words", |read| {
@@ -297,7 +297,7 @@ async fn child_progress(house: Arc<House>) -> Result<()> {
 }
 
 async fn boundary(house: Arc<House>) -> Result<()> {
-    let mut live = house.say("/delegate 100").await?;
+    let mut live = house.say("/delegate 1000").await?;
     live.until("a child", |event| matches!(event, Event::SubagentChunk { .. })).await?;
     let read = house.second.read(house.agent(), live.started.thread).await?;
     let state = assistant(&read)?.content.iter().find_map(Part::as_tool_call).map(|call| call.state);
@@ -308,7 +308,7 @@ async fn boundary(house: Arc<House>) -> Result<()> {
 }
 
 async fn open_text(house: Arc<House>) -> Result<()> {
-    let mut live = house.say("/slow 40").await?;
+    let mut live = house.say("/slow 600").await?;
     let thread = live.started.thread;
     house.read_until(thread, "open text", |read| read.active_execution_id.is_some() && text_of(read).contains("word3")).await?;
     ensure!(!live.seen.iter().any(|event| matches!(event, Event::TextEnd { .. })), "its part is still open");
@@ -504,7 +504,7 @@ async fn since(house: Arc<House>) -> Result<()> {
 }
 
 async fn active_execution(house: Arc<House>) -> Result<()> {
-    let mut live = house.say("/slow 100").await?;
+    let mut live = house.say("/slow 600").await?;
     let started = live.started;
     let during = house.second.read(house.agent(), started.thread).await?;
     same("while it runs", during.active_execution_id, Some(started.execution))?;

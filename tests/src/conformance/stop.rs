@@ -68,7 +68,7 @@ async fn belongs_together(house: Arc<House>) -> Result<()> {
 }
 
 async fn ends_cancelled(house: Arc<House>) -> Result<()> {
-    let mut live = house.say("/slow 100").await?;
+    let mut live = house.say("/slow 600").await?;
     let started = live.started;
     house.read_until(started.thread, "some text", |read| text_of(read).contains("word2")).await?;
     same("the answer", house.stop(started.thread, started.execution).await?, true)?;
@@ -81,7 +81,7 @@ async fn ends_cancelled(house: Arc<House>) -> Result<()> {
 }
 
 async fn is_told_of(house: Arc<House>) -> Result<()> {
-    let mut live = house.say("/slow 100").await?;
+    let mut live = house.say("/slow 600").await?;
     let started = live.started;
     live.until("a first delta", |event| matches!(event, Event::TextDelta { .. })).await?;
     let mut push = house.owner.push().await?;
@@ -100,7 +100,7 @@ async fn is_told_of(house: Arc<House>) -> Result<()> {
 }
 
 async fn at_another_connection(house: Arc<House>) -> Result<()> {
-    let live = house.say("/slow 300").await?;
+    let live = house.say("/slow 600").await?;
     let started = live.started;
     drop(live);
     same("the answer", house.stop(started.thread, started.execution).await?, true)?;
@@ -148,7 +148,7 @@ async fn suspended_turn(house: Arc<House>) -> Result<()> {
 }
 
 async fn running_calls(house: Arc<House>) -> Result<()> {
-    let mut live = house.say("/delegate 500").await?;
+    let mut live = house.say("/delegate 1000").await?;
     // Its child has called a tool by the time it writes.
     let writes =
         |event: &Event| matches!(event, Event::SubagentChunk { chunk, .. } if matches!(**chunk, Event::TextDelta { .. }));
@@ -192,7 +192,7 @@ async fn later_turns(house: Arc<House>) -> Result<()> {
     let stale = house.at(&house.owner, Method::DELETE, &format!("/chat/{}/executions/{}", first.thread, first.execution));
     same("the stale Stop", answer::<serde_json::Value>(stale).await?, serde_json::json!({"cancelRequested": false}))?;
     same("the resumed execution", resumed.done().await?, ExecutionStatus::Success)?;
-    let mut next = house.say_in(first.thread, "/slow 100").await?;
+    let mut next = house.say_in(first.thread, "/slow 600").await?;
     for over in [first.execution, resumed.started.execution] {
         same("another stale Stop", house.stop(first.thread, over).await?, false)?;
     }
@@ -202,7 +202,7 @@ async fn later_turns(house: Arc<House>) -> Result<()> {
 }
 
 async fn twice(house: Arc<House>) -> Result<()> {
-    let mut live = house.say("/slow 100").await?;
+    let mut live = house.say("/slow 600").await?;
     let (thread, execution) = (live.started.thread, live.started.execution);
     let (first, second) = tokio::join!(house.stop(thread, execution), house.owner.stop(house.agent(), thread, execution));
     ensure!(first? || second?.cancel_requested, "one of the two asked for it");
