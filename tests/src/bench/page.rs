@@ -4,7 +4,7 @@
 //! are ratios wherever the machine's speed would show. A long task is one by the clock: other programs that take the processor make
 //! some, so the machine should have nothing else to do.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use turnfast_shared::{ExecutionStatus, ids::ThreadId};
 
@@ -188,9 +188,11 @@ async fn newest(browser: &Browser, status: ExecutionStatus) -> Result<()> {
 async fn stream(browser: &Browser) -> Result<f64> {
     browser.devtools("Performance.enable", json!({})).await?;
     send(browser, &format!("[[words:{}:20ms]]", DELTAS + 20)).await?;
+    newest(browser, ExecutionStatus::Running).await?;
     let (first, busy) = (words(browser, 10).await?, busy(browser).await?);
     let last = words(browser, 10 + DELTAS).await?;
     let busy = self::busy(browser).await? - busy;
+    ensure!(last > first, "no delta came while it was measured");
     newest(browser, ExecutionStatus::Success).await?;
     settled(browser).await?;
     Ok(busy / (last - first))

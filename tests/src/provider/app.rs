@@ -204,7 +204,7 @@ impl Script {
             match step {
                 Step::Words { count, pause } => self.words(count, pause).await?,
                 Step::Letters(count) => {
-                    let letter = |n: u32| if n % 2 == 0 { char::from(b'a' + (n / 2 % 26) as u8) } else { ' ' };
+                    let letter = |n: u32| if n.is_multiple_of(2) { char::from(b'a' + (n / 2 % 26) as u8) } else { ' ' };
                     self.paced((0..count).map(|n| letter(n).to_string()), Duration::ZERO).await?;
                 }
                 Step::Markdown { bytes, pause } => {
