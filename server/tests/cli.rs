@@ -224,7 +224,7 @@ fn check_says_every_mistake_with_file_and_line() {
     assert_eq!(run.err, said);
     run.ok();
     let mut command = house.command(&["check"]);
-    let run = finish(command.env("TURNFAST_CONFIG", "good.toml").env("TURNFAST_TEST_KEY", "hunter2"), "");
+    let run = finish(command.env("TURNFAST_CONFIG", "good.toml").env("TURNFAST_TEST_KEY", "hunter2-and-more"), "");
     assert_eq!(run.err, "");
     run.ok();
 }
