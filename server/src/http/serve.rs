@@ -3,13 +3,10 @@
 
 use std::{
     convert::Infallible,
+    future::poll_fn,
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -20,13 +17,19 @@ use http::{HeaderValue, Request, header};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 /// How long is waited before the next connection is accepted where the system gives none, for want of files for instance.
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
+
+/// What is read of a body that was refused, so that its sender gets to see the answer: more than any request may have by default.
+const UNWANTED_BYTES: usize = 64 * 1024 * 1024;
 
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]
@@ -35,11 +38,13 @@ pub struct Patience {
     pub head: Duration,
     /// For the next piece of a request's body.
     pub body: Duration,
+    /// For the rest of a body that was refused.
+    pub unwanted: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { head: Duration::from_secs(30), body: Duration::from_secs(30) }
+        Self { head: Duration::from_secs(30), body: Duration::from_secs(30), unwanted: Duration::from_secs(10) }
     }
 }
 
@@ -54,7 +59,7 @@ pub async fn serve(listener: TcpListener, router: Router, patience: Patience, st
         };
         match accepted {
             Ok((stream, peer)) => {
-                connections.spawn(connection(stream, peer, router.clone(), patience.head, stop.clone()));
+                connections.spawn(connection(stream, peer, router.clone(), patience, stop.clone()));
             }
             Err(error) if is_of_the_connection(&error) => {}
             Err(error) => {
@@ -74,24 +79,28 @@ fn is_of_the_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, head: Duration, stop: CancellationToken) {
+async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, patience: Patience, stop: CancellationToken) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let read = Arc::new(AtomicBool::new(request.body().is_end_stream()));
-        let mut request = request.map(|body| Body::new(Noticed { body, read: Arc::clone(&read) }));
+        let (unread, mut rest) = oneshot::channel();
+        let mut request = request.map(|body| Body::new(Returned { body: Some(body), unread: Some(unread) }));
         request.extensions_mut().insert(ConnectInfo(peer));
         let answer = router.clone().oneshot(request);
         async move {
             let mut answer = answer.await.unwrap_or_else(|never| match never {});
-            if !read.load(Ordering::Acquire) {
-                // A refusal that did not wait for the body: the connection ends behind it, and a client that uses connections again
-                // must know.
+            // A refusal that did not wait for the body. A client that still sends may not look for the answer before it is done, and
+            // lose it where the connection ends under its hands.
+            if let Ok(rest) = rest.try_recv()
+                && !is_over(rest, patience.unwanted).await
+            {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, Infallible>(answer)
         }
     });
-    let served =
-        http1::Builder::new().timer(TokioTimer::new()).header_read_timeout(head).serve_connection(TokioIo::new(stream), service);
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(patience.head)
+        .serve_connection(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
     let ended = tokio::select! {
         ended = served.as_mut() => ended,
@@ -106,30 +115,56 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, head: D
     }
 }
 
-/// A request's body, and whether it was read to its end.
-struct Noticed {
-    body: Incoming,
-    read: Arc<AtomicBool>,
+/// Reads what nobody wanted, as far as that is reasonable; says whether it came to its end.
+async fn is_over(mut rest: Incoming, within: Duration) -> bool {
+    let reading = async {
+        let mut bytes = 0;
+        while let Some(frame) = poll_fn(|context| Pin::new(&mut rest).poll_frame(context)).await {
+            let Ok(frame) = frame else { return false };
+            bytes += frame.data_ref().map_or(0, Bytes::len);
+            if bytes > UNWANTED_BYTES {
+                return false;
+            }
+        }
+        true
+    };
+    tokio::time::timeout(within, reading).await.unwrap_or(false)
 }
 
-impl http_body::Body for Noticed {
+/// A request's body that comes back where it is dropped before its end.
+struct Returned {
+    body: Option<Incoming>,
+    unread: Option<oneshot::Sender<Incoming>>,
+}
+
+impl http_body::Body for Returned {
     type Data = Bytes;
     type Error = hyper::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        if matches!(polled, Poll::Ready(None)) || self.body.is_end_stream() {
-            self.read.store(true, Ordering::Release);
+        match &mut self.body {
+            Some(body) => Pin::new(body).poll_frame(context),
+            None => Poll::Ready(None),
         }
-        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map(Incoming::size_hint).unwrap_or_default()
+    }
+}
+
+impl Drop for Returned {
+    fn drop(&mut self) {
+        if let (Some(body), Some(unread)) = (self.body.take(), self.unread.take())
+            && !body.is_end_stream()
+        {
+            // Nobody waits for it where the answer is out already.
+            let _ = unread.send(body);
+        }
     }
 }
 
@@ -152,6 +187,11 @@ mod tests {
 
     /// With a stream that takes many times as long as a client may, and a route that reads its body.
     async fn served() -> Served {
+        serving(SHORT).await
+    }
+
+    /// The same, with that much patience for what nobody wants.
+    async fn serving(unwanted: Duration) -> Served {
         let ticks = || async {
             Body::from_stream(futures::stream::iter(0..12).then(|_| async {
                 tokio::time::sleep(SHORT).await;
@@ -165,7 +205,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let task = tokio::spawn(serve(listener, router, Patience { head: SHORT, body: SHORT }, stop.clone()));
+        let task = tokio::spawn(serve(listener, router, Patience { head: SHORT, body: SHORT, unwanted }, stop.clone()));
         Served { address, stop, task }
     }
 
@@ -196,24 +236,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_ends_behind_an_answer_says_so() {
+    async fn a_refusal_is_seen_by_whoever_is_still_sending_and_the_connection_goes_on() {
+        let served = serving(Duration::from_secs(600)).await;
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        let head = "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-type: text/css\r\ncontent-length: 9000000\r\n\r\n";
+        let whole = format!("{head}{}{ECHO}connection: close\r\n\r\n{{\"title\":\"x\"}}", "a".repeat(9_000_000));
+        stream.write_all(whole.as_bytes()).await.unwrap();
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).await.unwrap();
+        assert!(answers.starts_with("HTTP/1.1 415") && answers.contains("HTTP/1.1 200"), "{answers}");
+    }
+
+    #[tokio::test]
+    async fn where_the_rest_of_a_body_does_not_come_the_connection_ends_and_says_so() {
         let served = served().await;
-        let send = |head: String, body: &'static str| {
-            let address = served.address;
-            async move {
-                let mut stream = TcpStream::connect(address).await.unwrap();
-                stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.unwrap();
-                let mut answer = vec![0; 1_024];
-                let length = stream.read(&mut answer).await.unwrap();
-                String::from_utf8(answer[..length].to_vec()).unwrap()
-            }
-        };
-        // Refused by its type, before any of the body came.
-        let unread =
-            send("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-type: text/css\r\ncontent-length: 900000".to_owned(), "").await;
-        assert!(unread.starts_with("HTTP/1.1 415") && unread.contains("connection: close"), "{unread}");
-        let read = send(ECHO.trim_end().to_owned(), "{\"title\":\"x\"}").await;
-        assert!(read.starts_with("HTTP/1.1 200") && !read.contains("connection: close"), "{read}");
+        let head = "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-type: text/css\r\ncontent-length: 9\r\n\r\nabc";
+        let answer = served.send(head).await;
+        assert!(answer.starts_with("HTTP/1.1 415") && answer.contains("connection: close"), "{answer}");
     }
 
     #[tokio::test]
