@@ -69,9 +69,10 @@ impl Proxy {
         let site = replaced(site, "listen 443 ssl http2;", &format!("listen 127.0.0.1:{port};"))?;
         let site = replaced(&site, "ssl_certificate /etc/ssl/chat.example.org.pem;", "")?;
         let site = replaced(&site, "ssl_certificate_key /etc/ssl/chat.example.org.key;", "")?;
-        // What the distribution's nginx.conf has around a site, with everything in a folder of our own.
+        // What the distribution's nginx.conf has around a site, with everything in a folder of our own, and in one process: what is
+        // killed with the test must leave no workers behind.
         let around = format!(
-            "daemon off;\nworker_processes 1;\npid nginx.pid;\nerror_log stderr;\nevents {{ worker_connections 256; }}\n\
+            "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr;\nevents {{ worker_connections 256; }}\n\
              http {{\naccess_log off;\nclient_body_temp_path body;\nproxy_temp_path proxy;\nfastcgi_temp_path fastcgi;\n\
              uwsgi_temp_path uwsgi;\nscgi_temp_path scgi;\n{site}\n}}\n"
         );
