@@ -40,7 +40,7 @@ pub(crate) fn serve(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
 /// Builds the conformance suite and the server that it tests where it is given none, and becomes the suite.
 pub(crate) fn conformance(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
     say("building the suite");
-    run(&mut repo.cargo(["build", "--workspace", "--bin", "turnfast-conformance"]))?;
+    run(&mut dev_build(repo, &["turnfast-conformance"]))?;
     if !args.iter().any(|arg| arg == "--url") {
         web::build(repo)?;
         run(&mut dev_server(repo))?;
@@ -55,7 +55,7 @@ pub(crate) fn bench(repo: &Repo, repetitions: usize) -> Result<ExitCode> {
     install::postgres()?;
     release(repo, false)?;
     say("building what measures it");
-    run(&mut repo.cargo(["build", "--workspace", "--bin", "turnfast-bench", "--bin", "turnfast-test-provider"]))?;
+    run(&mut dev_build(repo, &["turnfast-bench", "turnfast-test-provider"]))?;
     let mut bench = repo.program(repo.target("debug/turnfast-bench"));
     bench.args(["reliability", "--repetitions", &repetitions.to_string()]);
     bench.env("TURNFAST_BIN", repo.target("release/turnfast"));
@@ -68,8 +68,7 @@ pub(crate) fn chaos(repo: &Repo, minutes: u64, seed: Option<u64>) -> Result<Exit
     install::postgres()?;
     install::faketime();
     say("building the server and what strikes it");
-    let programs = ["turnfast", "turnfast-chaos", "turnfast-test-provider"].map(|name| format!("--bin={name}"));
-    run(repo.cargo(["build", "--workspace"]).args(programs))?;
+    run(&mut dev_build(repo, &["turnfast", "turnfast-chaos", "turnfast-test-provider"]))?;
     let mut chaos = repo.program(repo.target("debug/turnfast-chaos"));
     chaos.args(["--minutes", &minutes.to_string()]);
     if let Some(seed) = seed {
@@ -84,25 +83,23 @@ pub(crate) fn chaos(repo: &Repo, minutes: u64, seed: Option<u64>) -> Result<Exit
 pub(crate) fn bench_page(repo: &Repo) -> Result<ExitCode> {
     install::browser()?;
     web::build(repo)?;
-    run(&mut repo.cargo([
-        "build",
-        "--workspace",
-        "--bin",
-        "turnfast",
-        "--bin",
-        "turnfast-bench",
-        "--bin",
-        "turnfast-test-provider",
-    ]))?;
+    run(&mut dev_build(repo, &["turnfast", "turnfast-bench", "turnfast-test-provider"]))?;
     let mut bench = repo.program(repo.target("debug/turnfast-bench"));
     bench.arg("page");
     become_program(bench)
 }
 
-/// Builds the server as tests run it. With the whole workspace selected, as for the tests, dependencies have the same features in
-/// both and are compiled once.
+/// Builds the server as tests run it.
 pub(crate) fn dev_server(repo: &Repo) -> Command {
-    repo.cargo(["build", "--workspace", "--bin", "turnfast"])
+    dev_build(repo, &["turnfast"])
+}
+
+/// Builds programs as tests run them. With the whole workspace selected, as for the tests, dependencies have the same features in both
+/// and are compiled once.
+fn dev_build(repo: &Repo, programs: &[&str]) -> Command {
+    let mut build = repo.cargo(["build", "--workspace"]);
+    build.args(programs.iter().map(|name| format!("--bin={name}")));
+    build
 }
 
 /// Writes the OpenAPI document. The test that compares it with the file writes the file when asked to.

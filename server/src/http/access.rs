@@ -24,8 +24,6 @@ pub struct AgentAccess<'a> {
     pub project: &'a Project,
     /// The agent.
     pub entry: &'a Entry,
-    /// Whether the caller may read threads, too.
-    pub reads: bool,
 }
 
 impl AgentAccess<'_> {
@@ -34,16 +32,15 @@ impl AgentAccess<'_> {
     pub fn thread(&self, thread: ThreadId) -> ThreadKey {
         ThreadKey { project: self.project.id.clone(), agent: self.entry.agent.id.clone(), thread, owner: self.user }
     }
+}
 
-    /// Why a request was refused, as far as the caller may know: what runs in a thread is for those who may read it.
-    #[must_use]
-    pub fn refusal(&self, refused: Refused) -> ApiError {
-        let mut error = ApiError::from(refused);
-        if !self.reads {
-            error.0.active_execution_id = None;
-        }
-        error
+/// Why a request was refused, as far as the caller may know: what runs in a thread is for those who may read it.
+pub fn refusal(app: &App, caller: &Caller, project: &str, refused: Refused) -> ApiError {
+    let mut error = ApiError::from(refused);
+    if caller.admit(&app.config, project, Scope::AgentRead).is_err() {
+        error.0.active_execution_id = None;
     }
+    error
 }
 
 /// A project in which the caller has `scope`.
@@ -62,8 +59,7 @@ pub fn project<'a>(app: &'a App, caller: &Caller, project: &str, scope: Scope) -
 pub fn agent<'a>(app: &'a App, caller: &Caller, project: &str, agent: &str, scope: Scope) -> Result<AgentAccess<'a>, ApiError> {
     let project = self::project(app, caller, project, scope)?;
     let entry = agent.parse().ok().and_then(|id| app.catalog.agent(&project.id, &id)).ok_or_else(ApiError::not_found)?;
-    let reads = caller.admit(&app.config, &project.id.to_string(), Scope::AgentRead).is_ok();
-    Ok(AgentAccess { user: caller.user, project, entry, reads })
+    Ok(AgentAccess { user: caller.user, project, entry })
 }
 
 /// Whether the Agents feature is on.

@@ -99,7 +99,7 @@ pub async fn submit(
             engine,
         })
         .await
-        .map_err(|refused| agent.refusal(refused))?;
+        .map_err(|refused| access::refusal(&app, &caller, &path.project_id, refused))?;
     Ok(sse::response(&app, &caller, stream))
 }
 
@@ -141,7 +141,7 @@ pub async fn resume(
             engine,
         })
         .await
-        .map_err(|refused| agent.refusal(refused))?;
+        .map_err(|refused| access::refusal(&app, &caller, &path.project_id, refused))?;
     Ok(sse::response(&app, &caller, stream))
 }
 

@@ -183,7 +183,7 @@ pub async fn delete(
     let agent = access::agent(&app, &caller, &path.project_id, &path.agent_id, Scope::AgentExecute)?;
     let key = agent.thread(path::uuid("threadId", &path.thread_id)?.into());
     app.turns.delete_thread(&key).await.map_err(|refused| {
-        let mut error = agent.refusal(refused);
+        let mut error = access::refusal(&app, &caller, &path.project_id, refused);
         if error.0.code == Code::TurnAlreadyRunning {
             "This conversation runs a turn. Stop it or wait for its end before you delete it.".clone_into(&mut error.0.detail);
         }

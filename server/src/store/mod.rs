@@ -6,6 +6,7 @@ pub(crate) mod conformance;
 pub(crate) mod copy;
 pub mod memory;
 pub mod postgres;
+mod rows;
 pub mod sqlite;
 pub mod turns;
 

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use turnfast_shared::ids::ThreadId;
 use turnfast_tests::{browser::Browser, installation::password, process::Process};
 
-use crate::House;
+use crate::{House, page::send};
 
 /// The built pages, served as the example serves them: with the server behind them.
 struct Site {
@@ -38,12 +38,6 @@ async fn sign_in(site: &Site, browser: &Browser) -> Result<()> {
     browser.label("Password").await?.send_keys(&password("alice")).await?;
     browser.role("button", "Sign in").await?.click().await?;
     browser.label("Message").await?;
-    Ok(())
-}
-
-async fn send(browser: &Browser, text: &str) -> Result<()> {
-    browser.label("Message").await?.send_keys(text).await?;
-    browser.role("button", "Send").await?.click().await?;
     Ok(())
 }
 

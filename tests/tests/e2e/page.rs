@@ -85,7 +85,7 @@ async fn inspect(browser: &Browser, name: &str) -> Result<()> {
     Ok(())
 }
 
-async fn send(browser: &Browser, text: &str) -> Result<()> {
+pub(super) async fn send(browser: &Browser, text: &str) -> Result<()> {
     browser.label("Message").await?.send_keys(text).await?;
     browser.role("button", "Send").await?.click().await?;
     Ok(())

@@ -20,6 +20,7 @@ use turnfast_shared::{
 use super::{
     StoreError,
     auth::{Digest, Token, User},
+    rows::from_json,
     turns::{Attachment, ThreadKey},
 };
 
@@ -126,10 +127,9 @@ struct BrowserSession {
 
 impl Recorded {
     fn open_parts(&self) -> Result<Vec<Part>, StoreError> {
-        let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
         let mut parts = Vec::with_capacity(self.parts.len());
         for (&index, data) in &self.parts {
-            let mut part: Part = serde_json::from_str(data).map_err(corrupt)?;
+            let mut part: Part = from_json(data)?;
             if let Part::Text { text } | Part::Reasoning { text, .. } = &mut part {
                 text.extend(self.segments.range((index, 0)..=(index, u32::MAX)).map(|(_, segment)| segment.as_str()));
             }

@@ -15,6 +15,7 @@ use turnfast_shared::{
 use super::{Asked, Execution, MemoryStore, Question, Record, Recorded, Run, Thread};
 use crate::store::{
     StoreError, TurnStore,
+    rows::to_json,
     turns::{
         Admission, Attachment, Continuation, ContinueOutcome, DeleteOutcome, Expired, Flush, FlushOutcome, NewResume, NewTurn,
         Orphan, RecordedMessage, ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor, ThreadKey,
@@ -480,8 +481,4 @@ fn recorded_message(message: &Recorded) -> Result<RecordedMessage> {
         created_at: message.created_at,
         revision: message.revision,
     })
-}
-
-fn to_json(parts: &[Part]) -> Result<String> {
-    serde_json::to_string(parts).map_err(|error| StoreError::Corrupt(error.to_string()))
 }

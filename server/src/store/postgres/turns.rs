@@ -3,9 +3,12 @@
 use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use sqlx::{PgConnection, Row, postgres::PgRow};
+use sqlx::{
+    PgConnection, Postgres, Row,
+    postgres::{PgArguments, PgRow},
+    query::Query,
+};
 use turnfast_shared::{
     ExecutionStatus, Message, Millis, Part, Role,
     api::AttachmentId,
@@ -19,6 +22,7 @@ use uuid::Uuid;
 use crate::store::{
     StoreError, TurnStore,
     postgres::{CLOSE, PostgresStore, lock_user, without_nul},
+    rows::{self, from_json, role_name, signed, to_json},
     turns::{
         Admission, Attachment, Continuation, ContinueOutcome, DeleteOutcome, End, Expired, Flush, FlushOutcome, NewResume,
         NewTurn, Orphan, RecordedMessage, ResumeAdmission, RunCancelOutcome, Snapshot, StopOutcome, ThreadChoice, ThreadCursor,
@@ -110,13 +114,10 @@ impl TurnStore for PostgresStore {
         let key = key.clone();
         self.statement(move |c| {
             Box::pin(async move {
-                let row = sqlx::query(
+                let row = of_thread(
                     "SELECT revision FROM threads WHERE id = $1 AND owner_id = $2 AND project_id = $3 AND agent_id = $4",
+                    &key,
                 )
-                .bind(key.thread.0)
-                .bind(key.owner.0)
-                .bind(key.project.as_str())
-                .bind(key.agent.as_str())
                 .fetch_optional(c)
                 .await?;
                 row.map(|row| unsigned(&row, "revision")).transpose()
@@ -211,17 +212,14 @@ impl TurnStore for PostgresStore {
         let key = key.clone();
         self.statement(move |c| {
             Box::pin(async move {
-                let row = sqlx::query(
+                let row = of_thread(
                     "SELECT t.id, t.title, t.created_at, t.updated_at, t.revision, e.id AS active, s.id IS NOT NULL AS suspended
                      FROM threads t
                      LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
                      LEFT JOIN executions s ON s.thread_id = t.id AND s.status = 'suspended'
                      WHERE t.id = $1 AND t.owner_id = $2 AND t.project_id = $3 AND t.agent_id = $4",
+                    &key,
                 )
-                .bind(key.thread.0)
-                .bind(key.owner.0)
-                .bind(key.project.as_str())
-                .bind(key.agent.as_str())
                 .fetch_optional(c)
                 .await?;
                 row.as_ref().map(thread_row).transpose()
@@ -234,14 +232,11 @@ impl TurnStore for PostgresStore {
         let key = key.clone();
         self.statement(move |c| {
             Box::pin(async move {
-                let row = sqlx::query(
+                let row = of_thread(
                     "UPDATE threads SET title = $5, revision = revision + 1
                      WHERE id = $1 AND owner_id = $2 AND project_id = $3 AND agent_id = $4 RETURNING revision",
+                    &key,
                 )
-                .bind(key.thread.0)
-                .bind(key.owner.0)
-                .bind(key.project.as_str())
-                .bind(key.agent.as_str())
                 .bind(without_nul(&title))
                 .fetch_optional(c)
                 .await?;
@@ -278,15 +273,18 @@ impl TurnStore for PostgresStore {
     }
 }
 
+/// A statement whose first four parameters are a thread's whole key, so that it finds nothing where a part of it does not belong to the
+/// others.
+fn of_thread<'q>(statement: &'static str, key: &'q ThreadKey) -> Query<'q, Postgres, PgArguments> {
+    sqlx::query(statement).bind(key.thread.0).bind(key.owner.0).bind(key.project.as_str()).bind(key.agent.as_str())
+}
+
 /// Locks the thread's row until the transaction ends, if all of `key` belongs together, and gives its revision.
 async fn lock_thread(c: &mut PgConnection, key: &ThreadKey) -> Result<Option<u64>> {
-    let row = sqlx::query(
+    let row = of_thread(
         "SELECT revision FROM threads WHERE id = $1 AND owner_id = $2 AND project_id = $3 AND agent_id = $4 FOR UPDATE",
+        key,
     )
-    .bind(key.thread.0)
-    .bind(key.owner.0)
-    .bind(key.project.as_str())
-    .bind(key.agent.as_str())
     .fetch_optional(c)
     .await?;
     row.map(|row| unsigned(&row, "revision")).transpose()
@@ -905,15 +903,12 @@ async fn continue_orphan(c: &mut PgConnection, continuation: &Continuation, in_d
 }
 
 async fn snapshot(c: &mut PgConnection, key: &ThreadKey, since: Option<u64>) -> Result<Option<Snapshot>> {
-    let thread = sqlx::query(
+    let thread = of_thread(
         "SELECT t.revision, e.id AS active FROM threads t
          LEFT JOIN executions e ON e.thread_id = t.id AND e.status = 'running'
          WHERE t.id = $1 AND t.owner_id = $2 AND t.project_id = $3 AND t.agent_id = $4",
+        key,
     )
-    .bind(key.thread.0)
-    .bind(key.owner.0)
-    .bind(key.project.as_str())
-    .bind(key.agent.as_str())
     .fetch_optional(&mut *c)
     .await?;
     let Some(thread) = thread else { return Ok(None) };
@@ -966,18 +961,12 @@ async fn recorded_message(c: &mut PgConnection, row: &PgRow) -> Result<RecordedM
         Some(json) => RawValue::from_string(json),
         None => serde_json::value::to_raw_value(&open_parts(c, row.try_get("pk")?).await?),
     };
-    let status = row.try_get::<Option<&str>, _>("status")?;
     Ok(RecordedMessage {
         id: row.try_get::<Uuid, _>("id")?.into(),
-        role: match row.try_get::<&str, _>("role")? {
-            "user" => Role::User,
-            _ => Role::Assistant,
-        },
+        role: rows::role(row.try_get("role")?),
         content: content.map_err(|error| StoreError::Corrupt(error.to_string()))?,
         execution: row.try_get::<Option<Uuid>, _>("execution_id")?.map(Into::into),
-        status: status
-            .map(|name| ExecutionStatus::from_name(name).ok_or_else(|| StoreError::Corrupt(format!("status {name:?}"))))
-            .transpose()?,
+        status: rows::status(row.try_get("status")?)?,
         error: row.try_get::<Option<&str>, _>("error")?.map(from_json).transpose()?,
         created_at: row.try_get("created_at")?,
         revision: unsigned(row, "revision")?,
@@ -986,27 +975,17 @@ async fn recorded_message(c: &mut PgConnection, row: &PgRow) -> Result<RecordedM
 
 /// The parts of a message that is still written to.
 async fn open_parts(c: &mut PgConnection, message_pk: i64) -> Result<Vec<Part>> {
-    let rows = sqlx::query("SELECT part_index, data FROM parts WHERE message_pk = $1 ORDER BY part_index")
-        .bind(message_pk)
-        .fetch_all(&mut *c)
-        .await?;
-    let mut parts = Vec::with_capacity(rows.len());
-    let mut places = HashMap::with_capacity(rows.len());
-    for row in &rows {
-        places.insert(row.try_get::<i64, _>("part_index")?, parts.len());
-        parts.push(from_json::<Part>(row.try_get("data")?)?);
-    }
-    let segments = sqlx::query("SELECT part_index, text FROM segments WHERE message_pk = $1 ORDER BY part_index, segment_index")
-        .bind(message_pk)
-        .fetch_all(&mut *c)
-        .await?;
-    for row in &segments {
-        let place = places.get(&row.try_get::<i64, _>("part_index")?);
-        if let Some(Part::Text { text } | Part::Reasoning { text, .. }) = place.and_then(|&place| parts.get_mut(place)) {
-            text.push_str(row.try_get("text")?);
-        }
-    }
-    Ok(parts)
+    let parts: Vec<(i64, String)> =
+        sqlx::query_as("SELECT part_index, data FROM parts WHERE message_pk = $1 ORDER BY part_index")
+            .bind(message_pk)
+            .fetch_all(&mut *c)
+            .await?;
+    let segments: Vec<(i64, String)> =
+        sqlx::query_as("SELECT part_index, text FROM segments WHERE message_pk = $1 ORDER BY part_index, segment_index")
+            .bind(message_pk)
+            .fetch_all(&mut *c)
+            .await?;
+    rows::assembled(&parts, &segments)
 }
 
 /// A turn as resume and cancel find it.
@@ -1087,31 +1066,11 @@ fn thread_row(row: &PgRow) -> Result<ThreadRow> {
     })
 }
 
-fn role_name(role: Role) -> &'static str {
-    match role {
-        Role::User => "user",
-        Role::Assistant => "assistant",
-    }
-}
-
 fn slug(row: &PgRow, column: &str) -> Result<Slug> {
     let text: &str = row.try_get(column)?;
     text.parse().map_err(|error| StoreError::Corrupt(format!("{column} {text:?}: {error}")))
 }
 
 fn unsigned(row: &PgRow, column: &str) -> Result<u64> {
-    u64::try_from(row.try_get::<i64, _>(column)?).map_err(|error| StoreError::Corrupt(format!("{column}: {error}")))
-}
-
-/// PostgreSQL has no unsigned integers; a revision beyond `i64` is one that no thread has reached.
-fn signed(revision: u64) -> i64 {
-    i64::try_from(revision).unwrap_or(i64::MAX)
-}
-
-fn to_json(value: &(impl serde::Serialize + ?Sized)) -> Result<String> {
-    serde_json::to_string(value).map_err(|error| StoreError::Corrupt(error.to_string()))
-}
-
-fn from_json<T: DeserializeOwned>(json: &str) -> Result<T> {
-    serde_json::from_str(json).map_err(|error| StoreError::Corrupt(error.to_string()))
+    rows::unsigned(row.try_get(column)?, column)
 }
