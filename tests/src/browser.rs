@@ -22,6 +22,9 @@ use crate::{GUARD, process::Process};
 /// Pause between two looks at the page.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
+/// Whether something is on its way from one style to another, such as a drawer that opens.
+const SLIDES: &str = "return document.getAnimations().some((it) => it instanceof CSSTransition && it.playState === 'running')";
+
 /// Chromium without a window, and without anything that reaches out of this machine by itself.
 const FLAGS: [&str; 12] = [
     "--headless",
@@ -155,7 +158,8 @@ impl Browser {
         }
     }
 
-    /// Waits for the element with that ARIA role and accessible name. Roles and names are computed by the browser.
+    /// Waits for the element with that ARIA role and accessible name, and until nothing slides: nobody clicks what is on its way to
+    /// another place. Roles and names are computed by the browser.
     ///
     /// # Errors
     /// There is none.
@@ -163,7 +167,8 @@ impl Browser {
         self.until(&format!("{role} `{name}`"), async || {
             for element in self.web.find_all(Locator::Css(candidates(role))).await? {
                 if self.computed(&element, "role").await? == role && self.computed(&element, "label").await?.trim() == name {
-                    return Ok(Some(element));
+                    let slides = self.web.execute(SLIDES, Vec::new()).await?;
+                    return Ok((slides == false).then_some(element));
                 }
             }
             Ok(None)

@@ -122,6 +122,7 @@ pub(super) enum Action {
     DismissTrouble,
     Jump,
     Scrolled,
+    ScrollKey,
     FollowEnd,
     Submit,
     Stop,
@@ -458,6 +459,11 @@ impl App {
                 }
             }
             Action::Scrolled => conversation::scrolled(self, element),
+            Action::ScrollKey => {
+                if let Some(event) = key_of(event) {
+                    conversation::scroll_key(self, element, event);
+                }
+            }
             Action::FollowEnd => conversation::follow_end(self, element),
             Action::Folded(fold) => {
                 let unfolded = element.dyn_ref::<HtmlDetailsElement>().is_some_and(HtmlDetailsElement::open);

@@ -13,7 +13,7 @@ use turnfast_shared::{
     ids::{MessageId, RunId, Slug, ThreadId},
 };
 use wasm_bindgen::{JsCast, closure::Closure};
-use web_sys::{Element, ResizeObserver};
+use web_sys::{Element, KeyboardEvent, ResizeObserver};
 
 use super::{
     app::{Action, App, Child, Draft, Link, State},
@@ -68,6 +68,8 @@ pub(super) struct Conversation {
     unfolded: Vec<Fold>,
     /// Whether the reader is at the end, and wants to stay there.
     pub(super) follows: bool,
+    /// How far the page was scrolled when that was last looked at, in CSS pixels.
+    scrolled_to: i32,
     last_sent: Option<MessageId>,
     /// The files of the message that was sent last, until the record shows them.
     sent: Option<(MessageId, Vec<SentFile>)>,
@@ -124,6 +126,7 @@ impl Conversation {
             hidden: None,
             unfolded: Vec::new(),
             follows: true,
+            scrolled_to: 0,
             last_sent: None,
             sent: None,
             file_trouble: None,
@@ -378,13 +381,40 @@ pub(super) fn is_answerable(handle: &ThreadHandle, call: &str) -> bool {
     handle.view().interactions.iter().any(answerable)
 }
 
-/// The reader scrolled.
+/// The page was scrolled, by the reader or by what grew in it. Only who goes up leaves the end: messages that come into sight and
+/// turn out longer than they were taken for move the end away from a reader who stays there.
 pub(super) fn scrolled(app: &App, scroll: &Element) {
-    let near = scroll.scroll_height() - scroll.scroll_top() - scroll.client_height() < FOLLOWS_WITHIN;
+    let top = scroll.scroll_top();
+    let near = scroll.scroll_height() - top - scroll.client_height() < FOLLOWS_WITHIN;
     let mut state = app.peek();
-    if let Some(open) = state.open.as_mut().filter(|open| open.follows != near) {
-        open.follows = near;
+    let Some(open) = &mut state.open else { return };
+    let follows = near || (open.follows && top >= open.scrolled_to);
+    open.scrolled_to = top;
+    if open.follows != follows {
+        open.follows = follows;
         app.schedule();
+    }
+}
+
+/// The keys for either end. A browser's own way there ends where the end was when it set out.
+pub(super) fn scroll_key(app: &App, scroll: &Element, event: &KeyboardEvent) {
+    let within = event.target().and_then(|target| target.dyn_into::<Element>().ok());
+    if within.as_ref() != Some(scroll) || event.ctrl_key() || event.alt_key() || event.meta_key() || event.shift_key() {
+        return;
+    }
+    let end = match event.key().as_str() {
+        "End" => true,
+        "Home" => false,
+        _ => return,
+    };
+    event.prevent_default();
+    if let Some(open) = &mut app.state().open {
+        open.follows = end;
+        if end {
+            open.to_end();
+        } else {
+            scroll.set_scroll_top(0);
+        }
     }
 }
 
@@ -478,6 +508,7 @@ fn scroll(open: &mut Conversation) -> Draft {
         &[("class", "scroll"), ("tabindex", "0"), ("role", "region"), ("aria-label", "Messages"), ("data-testid", "messages")],
     )
     .on("scroll", Action::Scrolled)
+    .on("keydown", Action::ScrollKey)
     .with(column)
 }
 
