@@ -40,7 +40,7 @@ async fn chaos() -> Result<ExitCode> {
         _ = tokio::signal::ctrl_c() => bail!("interrupted"),
     };
     print!("{report}");
-    Ok(if report.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn main() -> ExitCode {

@@ -234,8 +234,10 @@ impl Cluster {
                     let find =
                         "SELECT pid FROM pg_stat_activity WHERE application_name = 'turnfast' ORDER BY backend_start LIMIT 1";
                     let pid = database.sql("postgres", find)?;
-                    // It may have ended by itself just now.
-                    let _ = Command::new("sh").args(["-c", &format!("kill -KILL {pid}")]).status()?;
+                    // At this moment no server may be connected; and what was found may have ended by itself just now.
+                    if !pid.is_empty() {
+                        let _ = Command::new("sh").args(["-c", &format!("kill -KILL {pid}")]).status()?;
+                    }
                     anyhow::Ok(())
                 })
                 .await??;

@@ -87,9 +87,17 @@ pub struct Report {
     pub counts: BTreeMap<String, u64>,
     /// What must not have.
     pub broken: Vec<Broken>,
+    /// Why the last epoch could not be brought to its end: nothing is known of its promises, all else is of the epochs before.
+    pub gave_up: Option<String>,
 }
 
 impl Report {
+    /// Whether every epoch came to its end and every promise was kept.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.broken.is_empty() && self.gave_up.is_none()
+    }
+
     fn count(&mut self, what: impl Into<String>, times: usize) {
         *self.counts.entry(what.into()).or_default() += times as u64;
     }
@@ -123,6 +131,9 @@ impl fmt::Display for Report {
                 writeln!(f, "seed {}: {}: {case}", broken.seed, broken.check.promise())?;
             }
         }
+        if let Some(why) = &self.gave_up {
+            writeln!(f, "GIVEN UP in the last epoch, of which nothing above speaks: {why}")?;
+        }
         Ok(())
     }
 }
@@ -130,8 +141,8 @@ impl fmt::Display for Report {
 /// Runs it.
 ///
 /// # Errors
-/// The cluster cannot be started, a fault cannot be carried out, or what was struck does not come back. Broken promises are in the
-/// report.
+/// The cluster cannot be started, or what is to be kept cannot be written. The report says which promises were broken, and whether the
+/// run was given up since a fault could not be carried out or what was struck did not come back.
 pub async fn run(options: Options) -> Result<Report> {
     println!("seed {}: {} s, in epochs of {} s", options.seed, options.lasts.as_secs(), options.epoch.as_secs());
     let cluster = Arc::new(Cluster::start().await?);
@@ -147,7 +158,10 @@ pub async fn run(options: Options) -> Result<Report> {
         if outcome.is_err() || !broken.is_empty() {
             keep(&cluster, &folder, &timeline, outcome.as_ref().ok())?;
         }
-        outcome.with_context(|| format!("in the epoch of seed {seed}; logs are in {}", folder.display()))?;
+        if let Err(error) = outcome {
+            report.gave_up = Some(format!("seed {seed}: {error:#}; logs are in {}", folder.display()));
+            break;
+        }
         let verdict =
             if broken.is_empty() { "clean".to_owned() } else { format!("BROKEN: {broken:?}; see {}", folder.display()) };
         println!(
